@@ -1,0 +1,122 @@
+"""Calibrated probabilities for any classifier, and honest evaluation of them.
+
+Names are imported when they are first used, so that ``import mixnmatch`` costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mixnmatch._version import __version__
+
+if TYPE_CHECKING:
+    from mixnmatch._passes import engine
+    from mixnmatch.classifier import CalibratedClassifier
+    from mixnmatch.data import load_sample
+    from mixnmatch.maps import (
+        BayesianBinning,
+        BetaScaling,
+        Composition,
+        DirichletScaling,
+        Ensemble,
+        EnsembleTemperatureScaling,
+        GaussianProcessCalibration,
+        HistogramBinning,
+        Identity,
+        IntraOrderPreserving,
+        Isotonic,
+        MatrixScaling,
+        OneVsAll,
+        PlattScaling,
+        Pooled,
+        StructuredMatrixScaling,
+        StructuredVectorScaling,
+        TemperatureScaling,
+        Uniform,
+        VectorScaling,
+    )
+    from mixnmatch.maps.base import BinaryMap, CalibrationMap, accuracy_preserved
+    from mixnmatch.maps.shared_function import SharedFunction
+    from mixnmatch.persistence import MapFileError, load
+    from mixnmatch.registry import calibrator, calibrators
+
+_HOMES = {
+    "mixnmatch._passes": ("engine",),
+    "mixnmatch.classifier": ("CalibratedClassifier",),
+    "mixnmatch.data": ("load_sample",),
+    "mixnmatch.maps": (
+        "BayesianBinning",
+        "BetaScaling",
+        "Composition",
+        "DirichletScaling",
+        "Ensemble",
+        "EnsembleTemperatureScaling",
+        "GaussianProcessCalibration",
+        "HistogramBinning",
+        "Identity",
+        "IntraOrderPreserving",
+        "Isotonic",
+        "MatrixScaling",
+        "OneVsAll",
+        "PlattScaling",
+        "Pooled",
+        "StructuredMatrixScaling",
+        "StructuredVectorScaling",
+        "TemperatureScaling",
+        "Uniform",
+        "VectorScaling",
+    ),
+    "mixnmatch.maps.base": ("BinaryMap", "CalibrationMap", "accuracy_preserved"),
+    "mixnmatch.maps.shared_function": ("SharedFunction",),
+    "mixnmatch.persistence": ("MapFileError", "load"),
+    "mixnmatch.registry": ("calibrator", "calibrators"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "BayesianBinning",
+    "BetaScaling",
+    "BinaryMap",
+    "CalibratedClassifier",
+    "CalibrationMap",
+    "Composition",
+    "DirichletScaling",
+    "Ensemble",
+    "EnsembleTemperatureScaling",
+    "GaussianProcessCalibration",
+    "HistogramBinning",
+    "Identity",
+    "IntraOrderPreserving",
+    "Isotonic",
+    "MapFileError",
+    "MatrixScaling",
+    "OneVsAll",
+    "PlattScaling",
+    "Pooled",
+    "SharedFunction",
+    "StructuredMatrixScaling",
+    "StructuredVectorScaling",
+    "TemperatureScaling",
+    "Uniform",
+    "VectorScaling",
+    "__version__",
+    "accuracy_preserved",
+    "calibrator",
+    "calibrators",
+    "engine",
+    "load",
+    "load_sample",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        msg = f"module 'mixnmatch' has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

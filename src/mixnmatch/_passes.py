@@ -1,0 +1,151 @@
+"""Passes over rows: cut a table into cache-sized blocks, run them on threads, hand results back in block order.
+
+Everything that looks at all rows goes through :func:`run_blocks`. A pass never depends on how many threads ran it:
+blocks are fixed by the shape of the table and their results arrive in block order.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+# Half of a typical 1 MiB second-level cache: a block and what a kernel writes beside it stay in it together.
+BLOCK_BYTES = 1 << 19
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How passes are run in this context: bytes in a block, and threads (None: all cores we may use)."""
+
+    block_bytes: int = BLOCK_BYTES
+    threads: int | None = None
+
+
+_DEFAULT = Engine()
+_engine: ContextVar[Engine] = ContextVar("mixnmatch_engine", default=_DEFAULT)
+_worker = threading.local()
+_pool: ThreadPoolExecutor | None = None
+_pool_lock = threading.Lock()
+
+
+@contextmanager
+def engine(*, block_bytes: int | None = None, threads: int | None = None) -> Iterator[Engine]:
+    """Run the passes inside this context with another block size or number of threads.
+
+    Results do not depend on either beyond rounding; this is for tests, for measuring and for machines that are
+    shared with others.
+    """
+    current = _engine.get()
+    changed = replace(current, block_bytes=block_bytes or current.block_bytes, threads=threads or current.threads)
+    token = _engine.set(changed)
+    try:
+        yield changed
+    finally:
+        _engine.reset(token)
+
+
+def available_threads() -> int:
+    """Threads that a pass may use here."""
+    asked = _engine.get().threads
+    if asked is not None:
+        return asked
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def row_ranges(n_rows: int, row_bytes: int, *, block_bytes: int | None = None) -> list[tuple[int, int]]:
+    """Cut ``n_rows`` rows of ``row_bytes`` bytes each into consecutive ranges that fit the cache."""
+    size = block_bytes if block_bytes is not None else _engine.get().block_bytes
+    step = max(1, size // max(1, row_bytes))
+    return [(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+
+
+def _forget_pool() -> None:
+    global _pool
+    _pool = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)
+
+
+def _shared_pool() -> ThreadPoolExecutor:
+    global _pool
+    with _pool_lock:
+        if _pool is None:
+            workers = max(1, os.cpu_count() or 1)
+            _pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="mixnmatch", initializer=_mark_worker)
+        return _pool
+
+
+def _mark_worker() -> None:
+    _worker.inside = True
+
+
+def run_blocks(work: Callable[[int, int], T], ranges: list[tuple[int, int]]) -> Iterator[T]:
+    """Yield ``work(start, stop)`` for each range, in the order of the ranges.
+
+    Blocks run on the shared thread pool, a bounded number ahead of the consumer, so that large statistics do not pile
+    up. Inside a worker, or where one thread is all there is, they run in place.
+    """
+    threads = min(available_threads(), len(ranges))
+    if threads < 2 or getattr(_worker, "inside", False):
+        for start, stop in ranges:
+            yield work(start, stop)
+        return
+    pool = _shared_pool()
+    waiting: deque[Future[T]] = deque()
+    try:
+        for start, stop in ranges:
+            if len(waiting) >= threads + 1:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(work, start, stop))
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """Keep BLAS to one thread while our own threads run blocks, so that the two do not fight for the cores."""
+    with _blas_controller().limit(limits=1, user_api="blas"):
+        yield
+
+
+_controller: Any = None
+
+
+def _blas_controller() -> Any:
+    global _controller
+    if _controller is None:
+        from threadpoolctl import ThreadpoolController
+
+        _controller = ThreadpoolController()
+    return _controller
+
+
+def add(left: Any, right: Any) -> Any:
+    """Add two statistics: numbers, arrays, or tuples of such."""
+    if isinstance(left, tuple):
+        return tuple(add(a, b) for a, b in zip(left, right, strict=True))
+    return left + right
+
+
+def total(results: Iterator[T]) -> T:
+    """Add up statistics in the order they come."""
+    result = next(results)
+    for item in results:
+        result = add(result, item)
+    return result

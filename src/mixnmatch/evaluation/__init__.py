@@ -1,0 +1,1 @@
+"""Calibration errors, scores, intervals and tests."""

@@ -1,0 +1,211 @@
+"""Accumulators of means over rows, and what all accumulators share."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._passes import row_ranges, run_blocks, total
+from mixnmatch._rows import Block, RowSource
+from mixnmatch._scores import read_scores
+from mixnmatch.evaluation._means import MeanEstimate, Moments, block_moments, check_confidence
+from mixnmatch.evaluation.gain import CalibrationGain, gain_from, gain_rows
+from mixnmatch.evaluation.scores import accuracy_rows, brier_rows, half_brier_rows, log_loss_rows
+from mixnmatch.maps.base import read_rows
+
+
+class Accumulator:
+    """Base of all accumulators: what was seen of the shape of the scores, and how two of them are merged."""
+
+    logits: bool
+    classes: Any
+
+    def __init__(self, *, logits: bool = False, classes: Any = None) -> None:
+        self.logits = logits
+        self.classes = classes
+        self._shape: tuple[int, bool] | None = None  # number of classes, and whether scores are vectors
+        self._state: Any = None
+
+    def _read(self, scores: Any, y: Any, sample_weight: Any) -> RowSource:
+        source = read_rows(scores, y, sample_weight, logits=self.logits, classes=self.classes)
+        shape = (source.n_classes, source.scores.vector)
+        if self._shape is not None and shape != self._shape:
+            msg = f"earlier scores had {_shape_text(self._shape)}, these have {_shape_text(shape)}"
+            raise ValueError(msg)
+        self._shape = shape
+        return source
+
+    def _add(self, state: Any) -> Self:
+        self._state = state if self._state is None else _add_states(self._state, state)
+        return self
+
+    def _settings(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def merge(self, other: Self) -> Self:
+        """Take in what another accumulator of the same settings has seen; returns this one."""
+        if type(other) is not type(self) or repr(other._settings()) != repr(self._settings()):
+            msg = f"cannot merge: {_describe(self)} and {_describe(other)} are not the same metric"
+            raise ValueError(msg)
+        if other._state is None:
+            return self
+        if self._shape is not None and self._shape != other._shape:
+            msg = f"cannot merge: scores had {_shape_text(self._shape)} here and {_shape_text(other._shape)} there"
+            raise ValueError(msg)
+        self._shape = other._shape
+        return self._add(other._state)
+
+    def _seen(self) -> Any:
+        if self._state is None:
+            msg = "nothing to compute: call update first"
+            raise ValueError(msg)
+        return self._state
+
+
+class _MeanAccumulator(Accumulator):
+    """A mean over rows."""
+
+    def __init__(self, *, logits: bool = False, classes: Any = None, confidence: float = 0.95) -> None:
+        super().__init__(logits=logits, classes=classes)
+        check_confidence(confidence)
+        self.confidence = confidence
+
+    def _rows(self, block: Block) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+    def update(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Take in a batch of scores and labels."""
+        source = self._read(scores, y, sample_weight)
+        return self._add(source.total(lambda block: block_moments(block, self._rows(block)[None])))
+
+    def compute(self) -> MeanEstimate:
+        """The mean of all rows so far, with its standard error."""
+        moments: Moments = self._seen()
+        error = float(np.sqrt(moments.covariance()[0, 0]))
+        return MeanEstimate(float(moments.means()[0]), standard_error=error, **_size(moments, self.confidence))
+
+
+class BrierAccumulator(_MeanAccumulator):
+    """Streaming :func:`brier_score`.
+
+    Parameters
+    ----------
+    scale_by_half, logits, classes, confidence
+        As in :func:`brier_score`.
+
+    Examples
+    --------
+    >>> brier = BrierAccumulator()
+    >>> for p, y in (([[0.5, 0.5]], [0]), ([[0.0, 1.0]], [1])):
+    ...     _ = brier.update(p, y)
+    >>> float(brier.compute())
+    0.25
+    """
+
+    def __init__(
+        self, *, scale_by_half: bool = False, logits: bool = False, classes: Any = None, confidence: float = 0.95
+    ) -> None:
+        super().__init__(logits=logits, classes=classes, confidence=confidence)
+        self.scale_by_half = scale_by_half
+
+    def _rows(self, block: Block) -> NDArray[np.float64]:
+        return half_brier_rows(block) if self.scale_by_half else brier_rows(block)
+
+
+class LogLossAccumulator(_MeanAccumulator):
+    """Streaming :func:`log_loss`.
+
+    Parameters
+    ----------
+    eps, logits, classes, confidence
+        As in :func:`log_loss`.
+    """
+
+    def __init__(
+        self, *, eps: float = 0.0, logits: bool = False, classes: Any = None, confidence: float = 0.95
+    ) -> None:
+        super().__init__(logits=logits, classes=classes, confidence=confidence)
+        self.eps = eps
+
+    def _rows(self, block: Block) -> NDArray[np.float64]:
+        return log_loss_rows(block, self.eps)
+
+
+class AccuracyAccumulator(_MeanAccumulator):
+    """Streaming :func:`accuracy`.
+
+    Parameters
+    ----------
+    logits, classes, confidence
+        As in :func:`accuracy`.
+    """
+
+    def _rows(self, block: Block) -> NDArray[np.float64]:
+        return accuracy_rows(block)
+
+
+class CalibrationGainAccumulator(Accumulator):
+    """Streaming :func:`calibration_gain`.
+
+    Parameters
+    ----------
+    injective, logits, classes, confidence
+        As in :func:`calibration_gain`.
+    """
+
+    def __init__(
+        self,
+        *,
+        injective: bool | None = None,
+        logits: bool = False,
+        classes: Any = None,
+        confidence: float = 0.95,
+    ) -> None:
+        super().__init__(logits=logits, classes=classes)
+        check_confidence(confidence)
+        self.injective = injective
+        self.confidence = confidence
+
+    def update(self, before: Any, after: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Take in a batch of scores before the map, probabilities after it, and labels."""
+        source = self._read(before, y, sample_weight)
+        table = read_scores(after, n_classes=source.n_classes)
+        if table.n_rows != source.n_rows:
+            msg = f"there are {source.n_rows} rows before and {table.n_rows} after"
+            raise ValueError(msg)
+        other = RowSource(table, source.labels, source.weight)
+
+        def work(start: int, stop: int) -> Moments:
+            block = source.block(start, stop)
+            return block_moments(block, gain_rows(block, other.block(start, stop)))
+
+        return self._add(total(run_blocks(work, row_ranges(source.n_rows, 8 * source.n_classes))))
+
+    def compute(self) -> CalibrationGain:
+        """The gain over all rows so far."""
+        moments: Moments = self._seen()
+        size = _size(moments, self.confidence)
+        return gain_from(moments.means(), moments.covariance(), 0, self.injective, size)
+
+
+def _add_states(left: Any, right: Any) -> Any:
+    if isinstance(left, tuple):
+        return tuple(_add_states(a, b) for a, b in zip(left, right, strict=True))
+    return left + right
+
+
+def _size(moments: Moments, confidence: float) -> dict[str, Any]:
+    return {"n_rows": moments.n_rows, "n_groups": None, "confidence": confidence}
+
+
+def _shape_text(shape: tuple[int, bool] | None) -> str:
+    if shape is None:
+        return "no rows"
+    return "one column (a vector)" if shape[1] else f"{shape[0]} classes"
+
+
+def _describe(metric: Any) -> str:
+    settings = metric._settings() if isinstance(metric, Accumulator) else {}
+    return f"{type(metric).__name__}({', '.join(f'{name}={value!r}' for name, value in settings.items())})"

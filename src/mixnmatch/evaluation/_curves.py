@@ -1,0 +1,255 @@
+"""How reliability curves are computed from binned data (kernel, histogram) and from sorted data (CORP)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch.evaluation._binning import Floats, Grid
+from mixnmatch.evaluation.adaptive import MULTIPLES, residual_curve
+from mixnmatch.evaluation.decomposition import Isotonic, outcome_means, pool
+from mixnmatch.evaluation.histogram import BinSums, bin_sums
+from mixnmatch.evaluation.kde import Smoother, choose_bandwidth, fit_grid, rule_of_thumb
+from mixnmatch.evaluation.notion import Outcomes
+
+BANDS: Final = ("confidence", "consistency")
+# A node holds data if it has more than this share of the weight: less is rounding.
+EMPTY: Final = 1e-12
+SIMULATIONS: Final = 200
+
+
+@dataclass(frozen=True)
+class Band:
+    """What band is wanted: around the curve or around the diagonal, at which level, everywhere at once or not."""
+
+    kind: str = "confidence"
+    level: float = 0.95
+    simultaneous: bool = False
+    interval: str = "wilson"  # for histograms
+    resamples: int = 200  # for CORP
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raise an error if the band is not one that can be computed."""
+        if self.kind not in BANDS:
+            msg = f"band must be one of {', '.join(BANDS)}, got {self.kind!r}"
+            raise ValueError(msg)
+        if not 0 < self.level < 1:
+            msg = f"confidence must be between 0 and 1, got {self.level}"
+            raise ValueError(msg)
+        if self.interval not in ("wilson", "jeffreys"):
+            msg = f'interval must be "wilson" or "jeffreys", got {self.interval!r}'
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points of a curve with their band, and the calibration error of the curve."""
+
+    confidence: Floats
+    value: Floats
+    low: Floats
+    high: Floats
+    share: Floats
+    error: float
+    edges: Floats | None = None
+    bandwidth: float | None = None
+
+
+def kernel_points(grid: Grid, inflation: float, band: Band, bandwidth: float | str, kernel: str) -> Points:
+    """Residual kernel curve z + r(z) on the nodes between the smallest and the largest confidence.
+
+    ``inflation`` is the sum of squared weights over the sum of weights, 1 without weights.
+    """
+    adaptive = bandwidth == "adaptive"
+    rule = rule_of_thumb(grid)
+    width = None if adaptive else choose_bandwidth(grid, bandwidth)
+
+    def residual(sample: Grid) -> tuple[Grid, Floats, Floats]:
+        if width is None:
+            curve = residual_curve(sample, kernel=kernel)
+            return curve.grid, curve.values, curve.bandwidth
+        coarse = fit_grid(sample, width)
+        smoother = Smoother(width, coarse.count.shape[-1], kernel)
+        support = np.maximum(smoother.value(coarse.count), EMPTY * coarse.total)
+        return coarse, smoother.value(coarse.residual) / support, width
+
+    sample, curve, used = residual(grid)
+    x = sample.nodes
+    if band.kind == "confidence":
+        # Room for smoothing bias: a curve chosen among bandwidths gets the band of the narrowest of them.
+        narrow = rule * MULTIPLES[0] if adaptive else used
+        reach = _kernel_reach(sample, x + curve, inflation, narrow, kernel, band)
+        if adaptive:
+            reach = _evened(reach, sample, rule, kernel)
+        low, high = x + curve - reach, x + curve + reach
+    else:
+        rng = np.random.default_rng(band.seed)
+        noise = np.sqrt(inflation * np.maximum(sample.count, 0.0) * x * (1 - x))
+        drawn = x * sample.count + noise * rng.standard_normal((SIMULATIONS, len(x)))
+        curves = residual(Grid(np.broadcast_to(sample.count, drawn.shape), drawn))[1]
+        # The shrunken curve is far from normal if there is nothing to see: take quantiles, not deviations.
+        reach = np.quantile(np.abs(curves), band.level, axis=0)
+        if band.simultaneous:
+            reach = reach * _critical(curves, reach, _inside(sample), band)
+        low, high = x - reach, x + reach
+    inside = _inside(sample)
+    error = float(np.abs(curve) @ sample.count / sample.count.sum())
+    value, low, high = (np.clip(part[inside], 0.0, 1.0) for part in (x + curve, low, high))
+    share = np.maximum(sample.count[inside], 0.0) / sample.count.sum()
+    return Points(x[inside], value, low, high, share, error, bandwidth=float(used))
+
+
+def _inside(grid: Grid) -> slice:
+    held = np.flatnonzero(grid.count > EMPTY * grid.count.sum())
+    return slice(int(held[0]), int(held[-1]) + 1)
+
+
+def _kernel_reach(grid: Grid, probability: Floats, inflation: float, width: Floats, kernel: str, band: Band) -> Floats:
+    smoother = Smoother(width, grid.count.shape[-1], kernel)
+    p = np.clip(probability, 0.0, 1.0)
+    variance = inflation * np.maximum(grid.count, 0.0) * p * (1 - p)
+    support = np.maximum(smoother.value(grid.count), EMPTY * grid.total)
+    spread = np.sqrt(np.maximum(smoother.variance(variance), 0.0)) / support
+    reach = _normal(band.level)
+    if band.simultaneous:
+        rng = np.random.default_rng(band.seed)
+        noise = np.sqrt(variance) * rng.standard_normal((SIMULATIONS, len(p)))
+        reach = max(reach, _critical(smoother.value(noise) / support, spread, _inside(grid), band))
+    return np.asarray(spread * reach)
+
+
+def _evened(reach: Floats, grid: Grid, width: Floats, kernel: str) -> Floats:
+    """The reach without the jags that single samples make, averaged in logarithms over a wider kernel."""
+    inside = _inside(grid)
+    held = np.zeros_like(reach)
+    held[inside] = 1.0
+    smoother = Smoother(width, len(reach), kernel)
+    logs = np.log(np.maximum(reach, 1e-6))
+    mean = smoother.value(held * logs) / np.maximum(smoother.value(held), 1e-9)
+    return np.where(held > 0, np.exp(mean), reach)
+
+
+def _critical(curves: Floats, spread: Floats, inside: slice, band: Band) -> float:
+    """How many times the spread the band must reach to hold all of a curve."""
+    scaled = np.abs(curves[:, inside]) / np.where(spread[inside] > 0, spread[inside], np.inf)
+    return float(np.quantile(scaled.max(axis=1), band.level))
+
+
+def _normal(level: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + level / 2))
+
+
+def histogram_points(sums: BinSums, inflation: float, band: Band, edges: Floats | None = None) -> Points:
+    """Mean outcome against mean confidence in each bin that is not empty."""
+    full = sums.weight > 0
+    weight = sums.weight[full]
+    x = np.clip(sums.confidence[full] / weight, 0.0, 1.0)
+    p = np.clip(sums.outcome[full] / weight, 0.0, 1.0)
+    n = weight / inflation  # rows are units
+    level = band.level ** (1 / len(n)) if band.simultaneous else band.level
+    if band.kind == "consistency":
+        low, high = _binomial_range(n, x, level)
+    else:
+        low, high = _wilson(n, p, level) if band.interval == "wilson" else _jeffreys(n, p, level)
+    return Points(x, p, low, high, sums.share[full], sums.error(1), edges=edges)
+
+
+def _wilson(n: Floats, p: Floats, level: float) -> tuple[Floats, Floats]:
+    z = _normal(level)
+    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+    reach = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    low, high = np.clip(centre - reach, 0.0, 1.0), np.clip(centre + reach, 0.0, 1.0)
+    return np.where(p == 0, 0.0, low), np.where(p == 1, 1.0, high)  # up to rounding they are there
+
+
+def _jeffreys(n: Floats, p: Floats, level: float) -> tuple[Floats, Floats]:
+    from scipy.special import betaincinv
+
+    a, b, tail = n * p + 0.5, n * (1 - p) + 0.5, (1 - level) / 2
+    low = np.where(p == 0, 0.0, betaincinv(a, b, tail))
+    return low, np.where(p == 1, 1.0, betaincinv(a, b, 1 - tail))
+
+
+def _binomial_range(n: Floats, x: Floats, level: float) -> tuple[Floats, Floats]:
+    """Central range of the share of n draws with probability x."""
+    from scipy.special import bdtr
+
+    tail = (1 - level) / 2
+    low, high = np.empty_like(x), np.empty_like(x)
+    for i, (size, probability) in enumerate(zip(np.maximum(np.round(n), 1.0), x, strict=True)):
+        reach = 8 * np.sqrt(size * probability * (1 - probability)) + 8
+        first, last = np.floor(size * probability - reach), np.ceil(size * probability + reach)
+        k = np.arange(max(0.0, first), min(size, last) + 1)
+        at = np.searchsorted(bdtr(k, int(size), probability), [tail, 1 - tail])
+        low[i], high[i] = k[np.minimum(at, len(k) - 1)] / size
+    return low, high
+
+
+def edge_sums(outcomes: Outcomes, bins: Any, binning: str, closed: str) -> tuple[BinSums, Floats | None]:
+    """Sums over bins: a number of them, or edges; which end belongs to a bin matters where scores hit edges."""
+    if closed not in ("left", "right"):
+        msg = f'closed must be "left" or "right", got {closed!r}'
+        raise ValueError(msg)
+    z, y, weight = outcomes.z, outcomes.y, outcomes.weight
+    edges: Floats
+    if np.ndim(bins) == 0:
+        sums = bin_sums(z, y, weight, bins=bins, binning=binning)
+        n_bins = len(sums.weight)
+        edges = np.arange(n_bins + 1) / n_bins
+        if binning == "equal-mass" or closed == "left":
+            return sums, edges if binning == "equal-width" else None
+    else:
+        edges = np.asarray(bins, dtype=np.float64)
+        if edges.ndim != 1 or len(edges) < 2 or np.any(np.diff(edges) < 0) or edges[0] > z.min() or edges[-1] < z.max():
+            msg = "edges of bins must be a non-decreasing vector that spans all confidences"
+            raise ValueError(msg)
+    cell = np.searchsorted(edges[1:-1], z, side="right" if closed == "left" else "left")
+    own = np.ones(len(z)) if weight is None else weight
+    parts = [np.bincount(cell, mass, len(edges) - 1).astype(np.float64) for mass in (own, own * z, own * y)]
+    return BinSums(*parts), edges
+
+
+def corp_points(outcomes: Outcomes, band: Band) -> Points:
+    """Isotonic regression of outcomes on confidences: two points for each of its blocks, the first and the last."""
+    if band.simultaneous:
+        msg = "the CORP curve has a pointwise band only; for a simultaneous one use the kernel curve"
+        raise ValueError(msg)
+    weight = outcomes.weight
+    fit = Isotonic.of(outcomes.z, outcomes.y, weight)
+    starts = np.append(0, np.flatnonzero(np.diff(fit.fitted) > 0) + 1)
+    ends = np.append(starts[1:] - 1, len(fit.z) - 1)
+    masses = np.add.reduceat(fit.weight, starts)
+    at = np.stack([starts, ends], axis=1).ravel()
+    double = np.repeat(ends > starts, 2)
+    keep = double.copy()
+    keep[::2] = True  # a block of one confidence is one point
+    at, share = at[keep], (np.repeat(masses, 2) / np.where(double, 2, 1))[keep] / masses.sum()
+    rng = np.random.default_rng(band.seed)
+    centre = fit.fitted if band.kind == "confidence" else fit.z
+    drawn = _resampled(fit, weight, centre, band.resamples, rng, at)
+    low, high = np.quantile(drawn, [(1 - band.level) / 2, (1 + band.level) / 2], axis=0)
+    if band.kind == "confidence":
+        low, high = np.minimum(low, fit.fitted[at]), np.maximum(high, fit.fitted[at])
+    error = float(fit.weight @ np.abs(fit.fitted - fit.z) / fit.weight.sum())
+    return Points(fit.z[at], fit.fitted[at], low, high, share, error)
+
+
+def _resampled(
+    fit: Isotonic, weight: Floats | None, p: Floats, resamples: int, rng: np.random.Generator, at: NDArray[np.intp]
+) -> Floats:
+    """Isotonic regressions of outcomes drawn with probabilities ``p``, at some of the distinct confidences."""
+    out = np.empty((resamples, len(at)))
+    whole = fit.weight.astype(np.int64)
+    for i in range(resamples):
+        if weight is None:
+            means = rng.binomial(whole, p) / whole
+        else:
+            means = outcome_means(rng.random(len(fit.code)) < p[fit.code], weight, fit.code, fit.weight)
+        out[i] = pool(means, fit.weight)[at]
+    return out

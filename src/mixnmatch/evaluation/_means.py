@@ -1,0 +1,195 @@
+"""Means over rows with their standard errors: the sums that add up, and the numbers that come out of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._rows import Block
+
+Rows = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over rows from which the weighted means of k row quantities and their covariance follow.
+
+    Rows, not units of weight, are what varies: a row of weight w enters the variance with w squared.
+    """
+
+    n_rows: int
+    weight: float
+    weight_squares: float
+    sums: Rows  # sum of w x, shape (k,)
+    spread: Rows  # sum of w^2 x, shape (k,)
+    products: Rows  # sum of w^2 x x', shape (k, k)
+
+    @classmethod
+    def of(cls, rows: Rows, weight: Rows | None) -> Self:
+        """Sums over the last axis of ``rows``, of shape (k, n)."""
+        n = rows.shape[1]
+        if weight is None:
+            sums = rows.sum(axis=1)
+            return cls(n, float(n), float(n), sums, sums, rows @ rows.T)
+        squares = np.square(weight)
+        products = (rows * squares) @ rows.T
+        return cls(n, float(weight.sum()), float(squares.sum()), rows @ weight, rows @ squares, products)
+
+    @classmethod
+    def nothing(cls, k: int) -> Self:
+        """No rows yet."""
+        return cls(0, 0.0, 0.0, np.zeros(k), np.zeros(k), np.zeros((k, k)))
+
+    def __add__(self, other: Moments) -> Moments:
+        """Moments of the rows of both."""
+        return Moments(
+            self.n_rows + other.n_rows,
+            self.weight + other.weight,
+            self.weight_squares + other.weight_squares,
+            self.sums + other.sums,
+            self.spread + other.spread,
+            self.products + other.products,
+        )
+
+    def means(self) -> Rows:
+        """Weighted means."""
+        return self.sums / self.weight
+
+    def covariance(self) -> Rows:
+        """Covariance of the means: n / (n - 1) sum w^2 (x - m)(x - m)' / (sum w)^2; NaN for a single row."""
+        if self.n_rows < 2:
+            return np.full(self.products.shape, np.nan)
+        mean = self.means()
+        with np.errstate(invalid="ignore"):  # an infinite loss has no variance
+            cross = np.outer(self.spread, mean)
+            centred = self.products - cross - cross.T + self.weight_squares * np.outer(mean, mean)
+        centred[np.diag_indices_from(centred)] = np.maximum(np.diag(centred), 0.0)
+        return centred * (self.n_rows / (self.n_rows - 1) / self.weight**2)
+
+
+def block_moments(block: Block, rows: Rows) -> Moments:
+    """Moments of row quantities of a block, of shape (k, rows of the block)."""
+    return Moments.of(rows, block.weight)
+
+
+def clustered_covariance(rows: Rows, weight: Rows | None, groups: NDArray[np.intp]) -> tuple[Rows, int]:
+    """Covariance of the weighted means when rows of a group belong together, and the number of groups."""
+    w = np.ones(rows.shape[1]) if weight is None else weight
+    mean = rows @ w / w.sum()
+    deviations = (rows - mean[:, None]) * w
+    n_groups = int(groups.max()) + 1
+    present = np.bincount(groups, w > 0, minlength=n_groups) > 0
+    count = int(present.sum())
+    if count < 2:
+        return np.full((len(rows), len(rows)), np.nan), count
+    per_group = np.stack([np.bincount(groups, deviation, minlength=n_groups) for deviation in deviations])
+    return per_group @ per_group.T * (count / (count - 1) / w.sum() ** 2), count
+
+
+def read_groups(groups: Any, n_rows: int) -> NDArray[np.intp]:
+    """Number the groups of rows 0, 1, ..."""
+    names = np.asarray(groups)
+    if names.shape != (n_rows,):
+        msg = f"groups must have shape ({n_rows},), got {names.shape}"
+        raise ValueError(msg)
+    return np.unique(names, return_inverse=True)[1].reshape(-1).astype(np.intp)
+
+
+def check_confidence(confidence: float) -> None:
+    """Raise an error unless ``confidence`` is a probability strictly between 0 and 1."""
+    if not 0 < confidence < 1:
+        msg = f"confidence must be between 0 and 1, got {confidence}"
+        raise ValueError(msg)
+
+
+class MeanEstimate(float):
+    """A mean over rows: a float that knows its standard error, interval and number of rows.
+
+    Attributes
+    ----------
+    standard_error : float
+        Standard error, cluster-robust if there were groups; NaN for a single row (or group).
+    confidence : float
+        Coverage that ``interval`` aims at.
+    n_rows : int
+        Rows of positive weight.
+    n_groups : int or None
+        Groups, where rows were grouped.
+    """
+
+    standard_error: float
+    confidence: float
+    n_rows: int
+    n_groups: int | None
+
+    def __new__(cls, value: float, **attributes: Any) -> Self:
+        """Make the float and attach what it knows."""
+        made = super().__new__(cls, value)
+        made.__dict__.update(attributes)
+        return made
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        msg = f"{type(self).__name__} cannot be changed"
+        raise AttributeError(msg)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Student t interval at ``confidence``."""
+        from scipy.special import stdtrit
+
+        if not (math.isfinite(self) and math.isfinite(self.standard_error)):
+            return math.nan, math.nan
+        reach = float(stdtrit(self._degrees, 0.5 + self.confidence / 2)) * self.standard_error
+        return float(self) - reach, float(self) + reach
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided p value of "the mean is zero"."""
+        from scipy.special import stdtr
+
+        if math.isnan(self.standard_error):
+            return math.nan
+        if self.standard_error == 0:
+            return 1.0 if float(self) == 0 else 0.0
+        return float(2 * stdtr(self._degrees, -abs(float(self)) / self.standard_error))
+
+    @property
+    def _degrees(self) -> int:
+        return (self.n_rows if self.n_groups is None else self.n_groups) - 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, ready for JSON: what is not finite becomes None."""
+        low, high = self.interval
+        return {
+            "value": finite(float(self)),
+            "standard_error": finite(self.standard_error),
+            "low": finite(low),
+            "high": finite(high),
+            "confidence": self.confidence,
+            "n_rows": self.n_rows,
+            "n_groups": self.n_groups,
+        }
+
+    def _spread_text(self) -> str:
+        low, high = self.interval
+        if math.isnan(low):
+            return "no standard error"
+        return f"{self.confidence:.0%} interval {low:.4g} to {high:.4g}"
+
+    def __str__(self) -> str:
+        return f"{float(self):.6g} ({self._spread_text()}, n = {self.n_rows})"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({float(self)!r}, standard_error={self.standard_error!r})"
+
+    def __format__(self, spec: str) -> str:
+        return format(float(self), spec) if spec else str(self)
+
+
+def finite(number: float) -> float | None:
+    """The number, or None where JSON has no word for it."""
+    return number if math.isfinite(number) else None

@@ -1,0 +1,71 @@
+"""From scores and labels to confidences and outcomes: of the top label, of the positive class, or of one class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mixnmatch._rows import RowSource
+from mixnmatch.evaluation.notion import Outcomes, binary, probabilities, top_label
+
+NOTIONS = ("top-label", "binary", "class-wise")
+# Entries of a table that are worked on at a time.
+BLOCK_ENTRIES = 1 << 18
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Which confidences are looked at: ``column`` is that of one class, or None for the top label."""
+
+    notion: str
+    column: int | None
+    text: str
+
+    def outcomes(self, source: RowSource) -> Outcomes:
+        """Confidences and outcomes of all rows of a source."""
+        labels, weight = source.labels, source.weight
+        assert labels is not None
+        if self.column is None:
+            return top_label(source.scores, labels, weight)
+        if source.scores.vector and self.column == 1:
+            return binary(source.scores, labels, weight)
+        z = np.empty(source.n_rows)
+        step = max(1, BLOCK_ENTRIES // source.n_classes)
+        for start in range(0, source.n_rows, step):
+            rows = slice(start, start + step)
+            z[rows] = probabilities(source.scores, rows)[:, self.column]
+        return Outcomes(np.minimum(z, 1.0), (labels == self.column).astype(np.int8), weight)
+
+
+def choose_problem(source: RowSource, notion: str | None, label: Any) -> Problem:
+    """Which problem ``notion`` and ``label`` mean.
+
+    With neither, a table stands for its top label and a vector for its positive class; a label alone stands for that
+    class.
+    """
+    if notion is None:
+        notion = "class-wise" if label is not None else ("binary" if source.scores.vector else "top-label")
+    if notion not in NOTIONS:
+        msg = f"notion must be one of {', '.join(NOTIONS)}, got {notion!r}"
+        raise ValueError(msg)
+    if (notion == "class-wise") != (label is not None):
+        msg = 'name the class with label=... together with notion="class-wise", and only then'
+        raise ValueError(msg)
+    if notion == "top-label":
+        return Problem(notion, None, "the top label")
+    names = np.arange(source.n_classes) if source.classes is None else source.classes
+    if notion == "binary":
+        if source.n_classes != 2:
+            msg = (
+                f'the notion "binary" is for two classes, the scores have {source.n_classes}; '
+                "use the top label, or name a class with label=..."
+            )
+            raise ValueError(msg)
+        return Problem(notion, 1, f"class {names[1]}")
+    found = np.flatnonzero(names == label)
+    if not found.size:
+        msg = f"label {label!r} is not one of the classes {names.tolist()!r:.200}"
+        raise ValueError(msg)
+    return Problem(notion, int(found[0]), f"class {names[found[0]]}")

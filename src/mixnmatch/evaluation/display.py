@@ -1,0 +1,273 @@
+"""Reliability diagrams: curves of :mod:`mixnmatch.evaluation.reliability`, drawn with matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mixnmatch.evaluation.reliability import ReliabilityCurve, reliability_curve, worst_classes
+from mixnmatch.maps.base import CalibrationMap
+
+__all__ = ["ReliabilityDisplay"]
+
+# Okabe and Ito's palette, told apart with every common kind of colour vision.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+LINES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+GREY = "#777777"
+
+
+class ReliabilityDisplay:
+    """A reliability diagram with the density of the confidences underneath.
+
+    Usually made by :meth:`from_predictions`, :meth:`from_map`, :meth:`compare` or :meth:`worst_classes`, which draw it
+    at once.
+
+    Parameters
+    ----------
+    curves : sequence of ReliabilityCurve
+        Curves to draw over each other, or each in a panel of its own.
+    names : sequence of str, optional
+        What the legend calls them; without names there is no legend entry but the error.
+    panels : bool
+        Whether each curve has a panel of its own (small multiples).
+
+    Attributes
+    ----------
+    figure_, ax_, density_ax_
+        What was drawn on; with ``panels``, ``ax_`` and ``density_ax_`` are lists.
+
+    Examples
+    --------
+    >>> from mixnmatch.data import load_sample
+    >>> sample = load_sample()
+    >>> display = ReliabilityDisplay.from_predictions(
+    ...     sample.labels_eval, sample.logits_eval, logits=True
+    ... )  # doctest: +SKIP
+    """
+
+    def __init__(
+        self, curves: Sequence[ReliabilityCurve], names: Sequence[str] | None = None, *, panels: bool = False
+    ) -> None:
+        if not curves:
+            msg = "there is no curve to draw"
+            raise ValueError(msg)
+        if names is not None and len(names) != len(curves):
+            msg = f"there are {len(names)} names for {len(curves)} curves"
+            raise ValueError(msg)
+        self.curves = tuple(curves)
+        self.names = None if names is None else tuple(str(name) for name in names)
+        self.panels = panels
+
+    @classmethod
+    def from_predictions(
+        cls, y: Any, scores: Any, *, name: str | None = None, ax: Any = None, **options: Any
+    ) -> ReliabilityDisplay:
+        """Draw the reliability diagram of scores.
+
+        Parameters
+        ----------
+        y : array of shape (n,)
+            Labels.
+        scores : array of shape (n, L) or (n,)
+            Probabilities, or logits with ``logits=True``.
+        name : str, optional
+            What the legend calls them.
+        ax : matplotlib axes, optional
+            Where to draw; by default on a new figure.
+        **options
+            Of :func:`reliability_curve`: ``kind``, ``notion``, ``label``, ``band``, ``logits`` and the others.
+        """
+        return cls([reliability_curve(scores, y, **options)], None if name is None else [name]).plot(ax)
+
+    @classmethod
+    def from_map(
+        cls,
+        fitted: CalibrationMap,
+        scores: Any,
+        y: Any,
+        *,
+        names: Sequence[str] = ("before", "after"),
+        ax: Any = None,
+        **options: Any,
+    ) -> ReliabilityDisplay:
+        """Draw the diagrams before and after a fitted map over each other.
+
+        Parameters
+        ----------
+        fitted : a fitted calibration map
+            Any object with ``predict_proba``; whether it takes logits is its own ``logits``.
+        scores : array of shape (n, L) or (n,)
+            Scores before the map.
+        y : array of shape (n,)
+            Labels.
+        names : pair of str
+            What the legend calls the two.
+        ax : matplotlib axes, optional
+            Where to draw; by default on a new figure.
+        **options
+            Of :func:`reliability_curve`.
+        """
+        logits = bool(options.pop("logits", getattr(fitted, "logits", False)))
+        after = fitted.predict_proba(scores)
+        vector = np.ndim(scores) == 1
+        before_curve = reliability_curve(scores, y, logits=logits, **options)
+        return cls([before_curve, reliability_curve(after[:, 1] if vector else after, y, **options)], names).plot(ax)
+
+    @classmethod
+    def compare(
+        cls, y: Any, scores: Mapping[str, Any], *, logits: Sequence[str] = (), ax: Any = None, **options: Any
+    ) -> ReliabilityDisplay:
+        """Draw several scores of the same rows over each other.
+
+        Parameters
+        ----------
+        y : array of shape (n,)
+            Labels.
+        scores : mapping of names to arrays
+            Scores by what the legend calls them, e.g. ``{"before": z, "after": p}``.
+        logits : sequence of str
+            The names of those that are logits.
+        ax : matplotlib axes, optional
+            Where to draw; by default on a new figure.
+        **options
+            Of :func:`reliability_curve`.
+        """
+        unknown = set(logits) - set(scores)
+        if unknown:
+            msg = f"logits names {sorted(unknown)}, but the scores are {sorted(scores)}"
+            raise ValueError(msg)
+        curves = [reliability_curve(table, y, logits=name in logits, **options) for name, table in scores.items()]
+        return cls(curves, list(scores)).plot(ax)
+
+    @classmethod
+    def worst_classes(
+        cls, y: Any, scores: Any, *, n: int = 6, figure: Any = None, **options: Any
+    ) -> ReliabilityDisplay:
+        """Draw the classes with the largest class-wise errors, a panel each, the worst first.
+
+        Parameters
+        ----------
+        y : array of shape (m,)
+            Labels.
+        scores : array of shape (m, L)
+            Probabilities, or logits with ``logits=True``.
+        n : int
+            How many classes.
+        figure : matplotlib figure, optional
+            Where to draw; by default on a new figure.
+        **options
+            Of :func:`reliability_curve`, without ``notion`` and ``label``.
+        """
+        shared = {key: options[key] for key in ("logits", "sample_weight", "classes", "weights") if key in options}
+        worst = worst_classes(scores, y, n=n, **shared)
+        curves = [reliability_curve(scores, y, label=label, **options) for label, _ in worst]
+        return cls(curves, panels=True).plot(figure=figure)
+
+    def plot(self, ax: Any = None, *, figure: Any = None) -> ReliabilityDisplay:
+        """Draw on ``ax``, or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Where to draw a single diagram; the density takes the space below it.
+        figure : matplotlib figure, optional
+            Where to draw panels.
+        """
+        if self.panels:
+            return self._plot_panels(ax, figure)
+        if ax is None:
+            width, height, side = 5.0, 5.8, 4.1  # inches, with room for the density below the square
+            figure = _pyplot().figure(figsize=(width, height))
+            ax = figure.add_axes((0.7 / width, 1.35 / height, side / width, side / height))
+        self.ax_, self.density_ax_, self.figure_ = ax, _density_axes(ax), ax.figure
+        names = self.names or ("",) * len(self.curves)
+        for k, (curve, name) in enumerate(zip(self.curves, names, strict=True)):
+            _draw(ax, self.density_ax_, curve, name, k, alone=len(self.curves) == 1)
+        _finish(ax, self.density_ax_, self.curves, legend=True)
+        return self
+
+    def _plot_panels(self, ax: Any, figure: Any) -> ReliabilityDisplay:
+        if ax is not None:
+            msg = "panels need a figure of their own: leave ax out, or pass figure=..."
+            raise ValueError(msg)
+        columns = min(3, len(self.curves))
+        rows = -(-len(self.curves) // columns)
+        if figure is None:
+            figure = _pyplot().figure(figsize=(0.6 + 2.8 * columns, 0.3 + 3.5 * rows))
+        width, height = 0.6 + 2.8 * columns, 0.3 + 3.5 * rows
+        # In inches: panels of 2.4, 0.4 between them, and below each row 0.75 for the density and 0.35 for titles.
+        room = {"left": 0.65 / width, "right": 1 - 0.35 / width, "top": 1 - 0.35 / height, "bottom": 1.0 / height}
+        grid = figure.subplots(rows, columns, squeeze=False, gridspec_kw={**room, "wspace": 0.17, "hspace": 0.46})
+        self.figure_, self.ax_, self.density_ax_ = figure, [], []
+        names = self.names or tuple(curve.problem for curve in self.curves)
+        for k, panel in enumerate(grid.ravel()):
+            if k >= len(self.curves):
+                panel.set_visible(False)
+                continue
+            below = _density_axes(panel)
+            _draw(panel, below, self.curves[k], "", 0, alone=True)
+            _finish(panel, below, self.curves[k : k + 1], legend=False)
+            panel.set_title(f"{names[k]}   error {self.curves[k].error:.2g}", fontsize="medium")
+            panel.set_ylabel("frequency" if k % columns == 0 else "")
+            below.set_ylabel("density" if k % columns == 0 else "", fontsize="small")
+            below.set_xlabel("confidence" if k + columns >= len(self.curves) else "")
+            self.ax_.append(panel)
+            self.density_ax_.append(below)
+        return self
+
+
+def _pyplot() -> Any:
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        msg = 'drawing needs matplotlib: pip install "mixnmatch[plot]"'
+        raise ImportError(msg) from error
+    return pyplot
+
+
+def _density_axes(ax: Any) -> Any:
+    """A small panel below ``ax`` with the same confidences."""
+    below = ax.inset_axes([0.0, -0.22, 1.0, 0.18], sharex=ax)
+    ax.tick_params(labelbottom=False)
+    return below
+
+
+def _draw(ax: Any, below: Any, curve: ReliabilityCurve, name: str, k: int, *, alone: bool) -> None:
+    colour, line = COLOURS[k % len(COLOURS)], LINES[k % len(LINES)]
+    label = f"{name}: error {curve.error:.4f}" if name else f"error {curve.error:.4f}"
+    x, consistency = curve.confidence, curve.band == "consistency"
+    shade = GREY if consistency and alone else colour
+    if curve.kind == "histogram" and not consistency:
+        reach = np.abs(np.stack([curve.value - curve.low, curve.high - curve.value]))
+        marker = MARKERS[k % len(MARKERS)]
+        ax.errorbar(
+            x, curve.value, reach, color=colour, ls=line, lw=1.2, marker=marker, ms=4.5, capsize=2.5, label=label
+        )
+    else:
+        marker = {"histogram": MARKERS[k % len(MARKERS)]}.get(curve.kind, "")
+        band_label = curve.band_text if alone else None
+        ax.fill_between(x, curve.low, curve.high, color=shade, alpha=0.2, lw=0, label=band_label)
+        ax.plot(x, curve.value, color=colour, ls=line, lw=1.8, marker=marker, ms=4.5, label=label)
+    below.fill_between(curve.density_at, curve.density, color=colour, alpha=0.18, lw=0)
+    below.plot(curve.density_at, curve.density, color=colour, ls=line, lw=1.2)
+
+
+def _finish(ax: Any, below: Any, curves: Sequence[ReliabilityCurve], *, legend: bool) -> None:
+    ax.plot([0, 1], [0, 1], color=GREY, ls=":", lw=1.2, zorder=1)
+    problems = list(dict.fromkeys(curve.problem for curve in curves))
+    what = "accuracy" if problems == ["the top label"] else "frequency"
+    ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), ylabel=what)
+    ax.set_box_aspect(1)
+    below.set(ylim=(0, None), yticks=[], xlabel="confidence")
+    below.set_ylabel("density", fontsize="small")
+    for axes in (ax, below):
+        axes.spines[["top", "right"]].set_visible(False)
+    below.spines["left"].set_visible(False)
+    ax.set_title(f"reliability of {' and '.join(problems)}, n = {curves[0].n_rows}", fontsize="medium")
+    if legend:
+        shaded = len(curves) == 1 and not (curves[0].kind == "histogram" and curves[0].band == "confidence")
+        title = None if shaded else curves[0].band_text
+        ax.legend(loc="upper left", fontsize="small", title=title, title_fontsize="small", framealpha=0.85)

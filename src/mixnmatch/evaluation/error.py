@@ -1,0 +1,310 @@
+"""Calibration error: estimator x notion x norm as a value, and one function for everyday use."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._scores import Scores, read_labels, read_scores, read_weight
+from mixnmatch.evaluation import inference, notion
+from mixnmatch.evaluation._binning import Floats, Grid
+from mixnmatch.evaluation.estimators import Estimator, GridEstimator, KernelCalibration, Norm, ResidualKernel, estimator
+from mixnmatch.evaluation.notion import Outcomes
+from mixnmatch.evaluation.result import CalibrationError
+
+# Classes whose grids are smoothed at a time, and resamples where each of them costs a full estimate.
+CLASSES_A_CHUNK = 64
+FULL_RESAMPLES = 99
+SMALLEST_ADVISED = 0.01
+DEFAULT_ESTIMATOR = ResidualKernel()
+
+
+@dataclass(frozen=True)
+class CalibrationMetric:
+    """A calibration error as a value: an estimator, a notion and a norm. Callable on probabilities and labels.
+
+    Parameters
+    ----------
+    estimator : Estimator
+        How to estimate, such as ``ResidualKernel()`` or ``Histogram(bins=10)``.
+    notion : "top-label", "class-wise", "canonical" or "binary"
+        What is to be calibrated.
+    norm : 1, 2 or "max"
+        The d of the d-th power that is returned.
+    average : "mean" or "frequency"
+        Weights of the classes in the class-wise notion.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mixnmatch.evaluation.estimators import Histogram
+    >>> metric = CalibrationMetric(Histogram(bins=10), "binary")
+    >>> metric(np.array([0.2, 0.2, 0.2, 0.8]), np.array([0, 0, 1, 1]))
+    0.15...
+    """
+
+    estimator: Estimator = DEFAULT_ESTIMATOR
+    notion: str = "top-label"
+    norm: Norm = 1
+    average: str = "mean"
+
+    def __post_init__(self) -> None:
+        """Refuse what does not fit together."""
+        if self.notion not in notion.NOTIONS:
+            msg = f"notion must be one of {', '.join(notion.NOTIONS)}, got {self.notion!r}"
+            raise ValueError(msg)
+        if self.norm not in self.estimator.norms:
+            allowed = ", ".join(repr(norm) for norm in self.estimator.norms)
+            msg = f"norm must be one of {allowed} for {type(self.estimator).__name__}, got {self.norm!r}"
+            raise ValueError(msg)
+        if self.average not in ("mean", "frequency"):
+            msg = f'average must be "mean" or "frequency", got {self.average!r}'
+            raise ValueError(msg)
+        canonical = self.notion == "canonical"
+        if canonical != (not self.estimator.one_dimensional) and not (canonical and self.estimator.knows_canonical):
+            knows = "knows the canonical notion only" if canonical is False else "does not know the canonical notion"
+            msg = f"{type(self.estimator).__name__} {knows}; it cannot estimate {self.notion!r} errors"
+            raise ValueError(msg)
+
+    def __call__(
+        self, scores: Any, y: Any, sample_weight: Any = None, *, logits: bool = False, classes: Any = None
+    ) -> float:
+        """Estimate the error of probabilities (or logits) and labels."""
+        table = read_scores(scores, logits=logits)
+        labels, _ = read_labels(y, table.n_rows, table.n_classes, classes)
+        return self.evaluate(table, labels, read_weight(sample_weight, table.n_rows))[0]
+
+    def evaluate(
+        self, scores: Scores, labels: NDArray[np.intp], weight: Floats | None = None
+    ) -> tuple[float, Floats | None]:
+        """Estimate of checked input, and the errors of single classes for the class-wise notion."""
+        if self.notion == "canonical":
+            p = notion.probabilities(scores)
+            return self.estimator.canonical(p, labels, weight, self.norm), None
+        if self.notion == "class-wise":
+            each = self._each_class(scores, labels, weight)
+            if self.average == "mean":
+                return float(each.mean()), each
+            return float(each @ notion.class_frequencies(labels, scores.n_classes, weight)), each
+        return self.estimator(self.outcomes(scores, labels, weight), self.norm), None
+
+    def outcomes(self, scores: Scores, labels: NDArray[np.intp], weight: Floats | None = None) -> Outcomes:
+        """The one-dimensional problem of the top-label or binary notion."""
+        make = notion.top_label if self.notion == "top-label" else notion.binary
+        return make(scores, labels, weight)
+
+    def _each_class(self, scores: Scores, labels: NDArray[np.intp], weight: Floats | None) -> Floats:
+        if isinstance(self.estimator, GridEstimator):
+            return self.each_of_grid(notion.class_grid(scores, labels, weight))
+        p = notion.probabilities(scores)
+        return np.array(
+            [self.estimator(notion.one_class(p, labels, k, weight), self.norm) for k in range(scores.n_classes)]
+        )
+
+    def each_of_grid(self, grid: Grid) -> Floats:
+        """Errors of the problems of a grid, some of them at a time to bound memory."""
+        assert isinstance(self.estimator, GridEstimator)
+        parts = []
+        for start in range(0, len(grid.count), CLASSES_A_CHUNK):
+            rows = slice(start, start + CLASSES_A_CHUNK)
+            parts.append(self.estimator.on_grid(Grid(grid.count[rows], grid.outcome[rows]), self.norm))
+        return np.concatenate(parts)
+
+
+def calibration_error(
+    scores: Any,
+    y: Any,
+    *,
+    notion: str = "top-label",
+    estimator: str | Estimator = "kde-residual",
+    norm: Norm | None = None,
+    logits: bool = False,
+    sample_weight: Any = None,
+    root: bool = False,
+    bins: int | str | None = None,
+    binning: str | None = None,
+    bandwidth: float | str | None = None,
+    kernel: str | None = None,
+    average: str = "mean",
+    interval: bool = False,
+    groups: Any = None,
+    confidence: float = 0.95,
+    weights: str = "frequency",
+    classes: Any = None,
+    random_state: int | np.random.Generator | None = None,
+) -> CalibrationError:
+    r"""Calibration error of a classifier.
+
+    Parameters
+    ----------
+    scores : array of shape (n, L) or (n,)
+        Probabilities, or logits with ``logits=True``. A vector holds the positive class of a binary problem.
+    y : array of shape (n,)
+        True classes: columns of the scores, or names listed in ``classes``.
+    notion : "top-label", "class-wise", "canonical" or "binary"
+        What is to be calibrated: the confidence in the predicted class, each column, the whole vector, or the
+        probability of the second of two classes. A vector of scores is "binary" whatever is said.
+    estimator : str or Estimator
+        ``kde-residual``, ``kde-residual-debiased``, ``kde``, ``histogram``, ``histogram-debiased``, ``sweep``,
+        ``smooth``; for the canonical notion ``kde``, ``kde-residual`` (both up to 4 classes), ``dirichlet``, ``skce``.
+    norm : 1, 2 or "max", optional
+        The value is the d-th power of the error, as in the paper; "max" is for histograms. By default 1, or 2 for
+        estimators that only know squares.
+    root : bool
+        Return the d-th root.
+    bins, binning, bandwidth, kernel
+        Options of the estimator, where it has them.
+    average : "mean" or "frequency"
+        Weights of the classes in the class-wise notion.
+    interval : bool
+        Whether to find a confidence interval and to test "it is calibrated".
+    groups : array of shape (n,), optional
+        Rows of the same group depend on each other: intervals and tests resample groups. Top-label and binary only.
+    confidence : float
+        Confidence of the interval.
+    sample_weight, weights
+        Weights are frequencies, or with ``weights="importance"`` importances.
+    random_state : int or Generator, optional
+        For resampling; intervals are reproducible with the default too.
+
+    Returns
+    -------
+    CalibrationError
+        A float with attributes ``interval``, ``p_value``, ``advice``, ``per_class`` and more.
+
+    Notes
+    -----
+    .. math:: ECE^d = E\,\|z - \pi(z)\|_d^d, \qquad \pi(z) = E[y \mid z]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> z = rng.random(2000)
+    >>> y = (rng.random(2000) < 0.8 * z).astype(int)
+    >>> error = calibration_error(z, y, interval=True)
+    >>> round(error, 2), error.interval[0] < 0.1 < error.interval[1], error.p_value < 0.01
+    (0.1, True, True)
+    """
+    table = read_scores(scores, logits=logits)
+    labels, _ = read_labels(y, table.n_rows, table.n_classes, classes)
+    weight = read_weight(sample_weight, table.n_rows, weights=weights)
+    if not 0 < confidence < 1:
+        msg = f"confidence must be between 0 and 1, got {confidence}"
+        raise ValueError(msg)
+    chosen = _build(estimator, bins=bins, binning=binning, bandwidth=bandwidth, kernel=kernel)
+    metric = CalibrationMetric(
+        chosen,
+        "binary" if table.vector and notion == "top-label" else notion,
+        chosen.norms[0] if norm is None else norm,
+        average,
+    )
+    value, per_class = metric.evaluate(table, labels, weight)
+    rng = _generator(random_state)
+    ends, p_value = None, None
+    if interval:
+        ends, p_value = _infer(metric, value, table, labels, weight, groups, confidence, rng)
+    power = 1 / metric.norm if root and isinstance(metric.norm, int) else 1.0
+    n = float(table.n_rows) if weight is None else float(weight.sum())
+    rooted = _root(value, power)
+    return CalibrationError(
+        rooted,
+        estimator=estimator if isinstance(estimator, str) else repr(chosen),
+        notion=metric.notion,
+        norm=metric.norm,
+        root=root,
+        n=n,
+        interval=None if ends is None else (_root(ends[0], power), _root(ends[1], power)),
+        confidence=confidence,
+        p_value=p_value,
+        per_class=per_class,
+        advised_n=_advised_n(_root(value, 1 / metric.norm) if isinstance(metric.norm, int) else value, table),
+    )
+
+
+_build = estimator
+
+
+def _generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    # Not the stream that the same seed gives to users: data simulated from it would meet the very same numbers here.
+    return np.random.default_rng([0 if random_state is None else random_state, 0x6D69786E])
+
+
+def _root(value: float, power: float) -> float:
+    return value if power == 1 else max(value, 0.0) ** power
+
+
+def _advised_n(error: float, scores: Scores) -> int:
+    """Samples that make two standard errors of mean y - mean z half of the error (of 0.01, if it is smaller)."""
+    rows = slice(0, min(scores.n_rows, 10_000))
+    values = notion.probabilities(scores, rows)
+    top = values.max(axis=1)
+    noise = float((top * (1 - top)).mean())
+    return math.ceil((1.96 / (0.5 * max(error, SMALLEST_ADVISED))) ** 2 * max(noise, 1e-4))
+
+
+def _infer(
+    metric: CalibrationMetric,
+    value: float,
+    scores: Scores,
+    labels: NDArray[np.intp],
+    weight: Floats | None,
+    groups: Any,
+    confidence: float,
+    rng: np.random.Generator,
+) -> tuple[tuple[float, float], float]:
+    if metric.notion in ("top-label", "binary"):
+        outcomes = metric.outcomes(scores, labels, weight)
+        if groups is not None:
+            p_value, ends = inference.cluster_inference(
+                outcomes, _read_groups(groups, scores.n_rows), metric.norm, rng, confidence=confidence
+            )
+            return ends, p_value
+        p_value = inference.calibration_test(outcomes, metric.estimator, metric.norm, rng)
+        ends = inference.inverted_interval(outcomes, metric.estimator, metric.norm, rng, confidence=confidence)
+        return ends, p_value
+    if groups is not None:
+        msg = f'groups are for the notions "top-label" and "binary", got {metric.notion!r}'
+        raise ValueError(msg)
+    if isinstance(metric.estimator, KernelCalibration):
+        found = metric.estimator.result(notion.probabilities(scores), labels)
+        width = inference.normal_quantile(0.5 + 0.5 * confidence) * found.standard_error
+        return (max(found.value - width, 0.0), max(found.value + width, 0.0)), found.p_value
+    return _resample_rows(metric, value, scores, labels, weight, confidence, rng)
+
+
+def _resample_rows(
+    metric: CalibrationMetric,
+    value: float,
+    scores: Scores,
+    labels: NDArray[np.intp],
+    weight: Floats | None,
+    confidence: float,
+    rng: np.random.Generator,
+) -> tuple[tuple[float, float], float]:
+    """Test by labels drawn from the rows' probabilities, interval by the bootstrap: a full estimate for each."""
+    n = scores.n_rows
+    own = np.ones(n) if weight is None else weight
+    null, drawn = [], []
+    cumulative = np.cumsum(notion.probabilities(scores), axis=1)
+    for _ in range(FULL_RESAMPLES):
+        simulated = (cumulative[:, :-1] < rng.random((n, 1))).sum(axis=1).astype(np.intp)
+        null.append(metric.evaluate(scores, simulated, weight)[0])
+        times = np.bincount(rng.integers(0, n, n), minlength=n)
+        drawn.append(metric.evaluate(scores, labels, own * times)[0])
+    p_value = inference.rank_p_value(value, np.asarray(null))
+    return inference.bootstrap_interval(value, np.asarray(drawn), p_value, confidence=confidence), p_value
+
+
+def _read_groups(groups: Any, n_rows: int) -> NDArray[Any]:
+    values = np.asarray(groups)
+    if values.shape != (n_rows,):
+        msg = f"groups must have shape ({n_rows},), got {values.shape}"
+        raise ValueError(msg)
+    return values

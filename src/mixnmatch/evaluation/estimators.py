@@ -1,0 +1,220 @@
+"""Estimators of calibration error as small immutable values, and the names they go by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch.evaluation import dirichlet, kde, skce
+from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
+from mixnmatch.evaluation.adaptive import residual_curve
+from mixnmatch.evaluation.histogram import Bins, bin_sums, sweep
+from mixnmatch.evaluation.notion import Outcomes
+from mixnmatch.evaluation.smooth import smooth_error
+
+Norm = int | str
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """A way to estimate calibration errors.
+
+    One-dimensional notions call it with :class:`Outcomes`; estimators that know the canonical notion have
+    ``canonical`` too.
+    """
+
+    one_dimensional: ClassVar[bool] = True
+    on_a_grid: ClassVar[bool] = False
+    knows_canonical: ClassVar[bool] = False
+    norms: ClassVar[tuple[Norm, ...]] = (1, 2)
+
+    def __call__(self, outcomes: Outcomes, norm: Norm = 1) -> float:
+        """Estimate the d-th power of the error of a one-dimensional problem."""
+        raise NotImplementedError
+
+    def canonical(self, p: Floats, labels: NDArray[np.intp], weight: Floats | None = None, norm: Norm = 1) -> float:
+        """Estimate the d-th power of the canonical error."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class GridEstimator(Estimator):
+    """An estimator that needs no more than linearly binned data, and takes many problems at once."""
+
+    on_a_grid: ClassVar[bool] = True
+
+    def on_grid(self, grid: Grid, norm: Norm = 1) -> Floats:
+        """Estimates for all problems of a grid."""
+        raise NotImplementedError
+
+    def __call__(self, outcomes: Outcomes, norm: Norm = 1) -> float:
+        """Estimate the d-th power of the error of a one-dimensional problem."""
+        return float(self.on_grid(bin_linearly(outcomes.z, outcomes.y, outcomes.weight), norm))
+
+
+@dataclass(frozen=True)
+class KernelDensity(GridEstimator):
+    """The paper's estimator, see :func:`mixnmatch.evaluation.kde.kde_error`."""
+
+    bandwidth: float | str = "paper"
+    kernel: str = "triweight"
+    knows_canonical: ClassVar[bool] = True
+
+    def on_grid(self, grid: Grid, norm: Norm = 1) -> Floats:
+        """Estimates for all problems of a grid."""
+        return kde.kde_error(grid, norm=int(norm), bandwidth=self.bandwidth, kernel=self.kernel)
+
+    def canonical(self, p: Floats, labels: NDArray[np.intp], weight: Floats | None = None, norm: Norm = 1) -> float:
+        """Product kernels, up to 4 classes."""
+        return dirichlet.product_kernel_error(
+            p, labels, weight, norm=int(norm), bandwidth=self.bandwidth, kernel=self.kernel
+        )
+
+
+@dataclass(frozen=True)
+class ResidualKernel(GridEstimator):
+    """Residual kernel estimator, plain or noise-corrected.
+
+    With the bandwidth "adaptive" see :func:`mixnmatch.evaluation.adaptive.residual_curve`; otherwise
+    :func:`mixnmatch.evaluation.kde.residual_error` and :func:`mixnmatch.evaluation.kde.residual_error_debiased`.
+    """
+
+    bandwidth: float | str = "adaptive"
+    kernel: str = "triweight"
+    debiased: bool = False
+    knows_canonical: ClassVar[bool] = True
+
+    def on_grid(self, grid: Grid, norm: Norm = 1) -> Floats:
+        """Estimates for all problems of a grid."""
+        if self.bandwidth == "adaptive":
+            return residual_curve(grid, kernel=self.kernel).error(norm=int(norm), debiased=self.debiased)
+        estimate = kde.residual_error_debiased if self.debiased else kde.residual_error
+        return estimate(grid, norm=int(norm), bandwidth=self.bandwidth, kernel=self.kernel)
+
+    def canonical(self, p: Floats, labels: NDArray[np.intp], weight: Floats | None = None, norm: Norm = 1) -> float:
+        """Product kernels on residuals, up to 4 classes."""
+        if self.debiased:
+            msg = 'the canonical notion has no noise-corrected kernel estimator; use "kde-residual" or "dirichlet"'
+            raise ValueError(msg)
+        width = "paper" if self.bandwidth == "adaptive" else self.bandwidth
+        return dirichlet.product_kernel_error(
+            p, labels, weight, norm=int(norm), bandwidth=width, kernel=self.kernel, residual=True
+        )
+
+
+@dataclass(frozen=True)
+class Histogram(Estimator):
+    """Histogram estimator, see :func:`mixnmatch.evaluation.histogram.bin_sums`; debiased for norm 2."""
+
+    bins: Bins = 15
+    binning: str = "equal-width"
+    debiased: bool = False
+    norms: ClassVar[tuple[Norm, ...]] = (1, 2, "max")
+
+    def __call__(self, outcomes: Outcomes, norm: Norm = 1) -> float:
+        """Estimate the d-th power of the error, or the largest gap for the norm "max"."""
+        if self.debiased and norm != 2:
+            msg = f"the debiased histogram estimates squared errors: it needs norm=2, got {norm!r}"
+            raise ValueError(msg)
+        sums = bin_sums(outcomes.z, outcomes.y, outcomes.weight, bins=self.bins, binning=self.binning)
+        return sums.debiased() if self.debiased else sums.error(norm)
+
+
+@dataclass(frozen=True)
+class Sweep(Estimator):
+    """Equal-mass histogram with a swept number of bins, see :func:`mixnmatch.evaluation.histogram.sweep`."""
+
+    norms: ClassVar[tuple[Norm, ...]] = (1, 2, "max")
+
+    def __call__(self, outcomes: Outcomes, norm: Norm = 1) -> float:
+        """Estimate the d-th power of the error, or the largest gap for the norm "max"."""
+        return sweep(outcomes.z, outcomes.y, outcomes.weight).error(norm)
+
+
+@dataclass(frozen=True)
+class Smooth(GridEstimator):
+    """Smooth calibration error, see :func:`mixnmatch.evaluation.smooth.smooth_error`."""
+
+    norms: ClassVar[tuple[Norm, ...]] = (1,)
+
+    def on_grid(self, grid: Grid, norm: Norm = 1) -> Floats:
+        """Estimates for all problems of a grid."""
+        return smooth_error(grid).value
+
+
+@dataclass(frozen=True)
+class Dirichlet(Estimator):
+    """Canonical error by Dirichlet kernels, see :func:`mixnmatch.evaluation.dirichlet.dirichlet_error`."""
+
+    bandwidth: float | None = None
+    one_dimensional: ClassVar[bool] = False
+    knows_canonical: ClassVar[bool] = True
+
+    def canonical(self, p: Floats, labels: NDArray[np.intp], weight: Floats | None = None, norm: Norm = 1) -> float:
+        """Leave-one-out estimate."""
+        return dirichlet.dirichlet_error(p, labels, weight, norm=int(norm), bandwidth=self.bandwidth)
+
+
+@dataclass(frozen=True)
+class KernelCalibration(Estimator):
+    """Squared kernel calibration error, see :func:`mixnmatch.evaluation.skce.block_skce`. Rows are units."""
+
+    bandwidth: float | None = None
+    kernel: str = "laplacian"
+    block_size: int | None = None
+    one_dimensional: ClassVar[bool] = False
+    knows_canonical: ClassVar[bool] = True
+    norms: ClassVar[tuple[Norm, ...]] = (2,)
+
+    def canonical(self, p: Floats, labels: NDArray[np.intp], weight: Floats | None = None, norm: Norm = 2) -> float:
+        """Block estimate."""
+        return self.result(p, labels).value
+
+    def result(self, p: Floats, labels: NDArray[np.intp]) -> skce.KernelError:
+        """Block estimate with its standard error and test."""
+        return skce.block_skce(p, labels, block_size=self.block_size, bandwidth=self.bandwidth, kernel=self.kernel)
+
+
+ESTIMATORS: Final[dict[str, Callable[..., Estimator]]] = {
+    "kde": KernelDensity,
+    "kde-residual": ResidualKernel,
+    "kde-residual-debiased": partial(ResidualKernel, debiased=True),
+    "histogram": Histogram,
+    "histogram-debiased": partial(Histogram, debiased=True),
+    "sweep": Sweep,
+    "smooth": Smooth,
+    "dirichlet": Dirichlet,
+    "skce": KernelCalibration,
+}
+
+
+def estimator(name: str | Estimator, **options: Any) -> Estimator:
+    """Build an estimator from its name and options (those that are ``None`` are left at their defaults).
+
+    Examples
+    --------
+    >>> estimator("histogram", bins="sturges", binning="equal-mass")
+    Histogram(bins='sturges', binning='equal-mass', debiased=False)
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    if isinstance(name, Estimator):
+        if given:
+            msg = f"options {', '.join(sorted(given))} are part of the estimator; set them there"
+            raise ValueError(msg)
+        return name
+    if name not in ESTIMATORS:
+        msg = f"estimator must be one of {', '.join(ESTIMATORS)}, got {name!r}"
+        raise ValueError(msg)
+    factory = ESTIMATORS[name]
+    known = {field.name for field in fields(factory())} - {"debiased"}
+    unknown = sorted(set(given) - known)
+    if unknown:
+        takes = f"takes {', '.join(sorted(known))}" if known else "takes no options"
+        msg = f"the estimator {name!r} has no option {unknown[0]!r}: it {takes}"
+        raise ValueError(msg)
+    return factory(**given)

@@ -1,0 +1,259 @@
+"""Intervals of calibration errors and tests of "is it calibrated?"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import NormalDist
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
+from mixnmatch.evaluation.adaptive import ResidualCurve, residual_curve
+from mixnmatch.evaluation.estimators import Estimator, GridEstimator, Histogram, Norm, Smooth, Sweep
+from mixnmatch.evaluation.histogram import count_bins
+from mixnmatch.evaluation.kde import Smoother, fit_grid, rule_of_thumb
+from mixnmatch.evaluation.notion import Outcomes
+from mixnmatch.evaluation.smooth import smooth_error
+
+# Resamples of a test, and of each of the steps by which an interval is found.
+TEST_RESAMPLES: Final = 499
+INTERVAL_RESAMPLES: Final = 250
+INTERVAL_STEPS: Final = 11
+# The statistic of intervals is smoothed this much more than the rule of thumb says.
+STATISTIC_MULTIPLE: Final = 1.4
+# Tails are this much thinner than nominal: quantiles of few resamples and the estimated curve are not exact.
+TAIL: Final = 0.8
+# Above this many draws outcomes are resampled on the nodes instead of row by row.
+MOST_DRAWS: Final = 50_000_000
+
+Statistic = Callable[[Grid], Floats]
+
+
+def calibration_test(
+    outcomes: Outcomes, estimator: Estimator, norm: Norm, rng: np.random.Generator, *, resamples: int = TEST_RESAMPLES
+) -> float:
+    """p-value of "the confidences are calibrated" by consistency resampling.
+
+    Notes
+    -----
+    If calibrated, outcomes are draws from the confidences themselves. The p-value is the rank of the estimate among
+    estimates from such draws: exact for any estimator, up to its granularity 1 / (resamples + 1).
+
+    References
+    ----------
+    Broecker & Smith (2007), Increasing the reliability of reliability diagrams.
+    """
+    if isinstance(estimator, GridEstimator):
+        grid = _coarse_enough(bin_linearly(outcomes.z, outcomes.y, outcomes.weight), estimator)
+        observed = float(estimator.on_grid(grid, norm))
+        drawn = estimator.on_grid(_null_grid(outcomes, grid, resamples, rng), norm)
+    else:
+        observed = estimator(outcomes, norm)
+        drawn = np.array([estimator(_null(outcomes, rng), norm) for _ in range(resamples)])
+    return rank_p_value(observed, drawn)
+
+
+def _coarse_enough(grid: Grid, estimator: GridEstimator) -> Grid:
+    """No more nodes than the estimator's bandwidth asks for: resamples cost what their nodes cost."""
+    width = getattr(estimator, "bandwidth", None)
+    if width is None:
+        return grid
+    rule = float(rule_of_thumb(grid))
+    return fit_grid(grid, np.asarray(rule if isinstance(width, str) else min(width, rule)), nodes_a_bandwidth=12)
+
+
+def rank_p_value(observed: float, drawn: Floats) -> float:
+    """Share of the draws, the observation among them, that are at least as large as it (up to rounding)."""
+    at_least = np.count_nonzero(drawn >= observed - 1e-12 * max(abs(observed), 1e-3))
+    return float((1 + at_least) / (1 + len(drawn)))
+
+
+def _null(outcomes: Outcomes, rng: np.random.Generator) -> Outcomes:
+    return Outcomes(outcomes.z, (rng.random(len(outcomes.z)) < outcomes.z).astype(np.int8), outcomes.weight)
+
+
+def _null_grid(outcomes: Outcomes, grid: Grid, resamples: int, rng: np.random.Generator) -> Grid:
+    """Grids of the data with outcomes drawn from the confidences, (resamples, nodes)."""
+    count = np.broadcast_to(grid.count, (resamples, grid.count.shape[-1]))
+    if outcomes.weight is None and len(outcomes.z) * resamples > MOST_DRAWS:
+        whole = np.floor(count + rng.random(count.shape)).astype(np.int64)
+        hits = rng.binomial(whole, grid.nodes)
+        return Grid(count, np.asarray(count * hits / np.maximum(whole, 1)))
+    n_nodes = grid.count.shape[-1]
+    outcome = np.empty(count.shape)
+    for row in range(resamples):
+        hit = rng.random(len(outcomes.z)) < outcomes.z
+        own = None if outcomes.weight is None else outcomes.weight[hit]
+        z = outcomes.z[hit]
+        outcome[row] = bin_linearly(z, np.ones(len(z), dtype=np.int8), own, n_nodes=n_nodes).count
+    return Grid(count, outcome)
+
+
+def inverted_interval(
+    outcomes: Outcomes,
+    estimator: Estimator,
+    norm: Norm,
+    rng: np.random.Generator,
+    *,
+    confidence: float = 0.95,
+    resamples: int = INTERVAL_RESAMPLES,
+) -> tuple[float, float]:
+    r"""Interval for the population's calibration error by inverting a test.
+
+    Notes
+    -----
+    Let :math:`\hat r` be the adaptive residual curve. Along the line of models with residuals :math:`t \hat r`,
+    :math:`t \ge 0`, samples of the size at hand are drawn (confidences from the sample, outcomes from
+    :math:`z + t \hat r(z)`), and the residual kernel statistic of each is computed. The interval holds the errors of
+    those t for which the observed statistic is between the lower and the upper quantile. Noise that inflates the
+    statistic inflates it in the draws as well, so that nothing has to be debiased, and 0 is in the interval just when
+    the statistic does not reject calibration.
+
+    The interval is about the error itself. A biased estimate, such as a histogram's of few samples, may lie outside.
+    """
+    fine = bin_linearly(outcomes.z, outcomes.y, outcomes.weight)
+    rule = float(rule_of_thumb(fine)) * STATISTIC_MULTIPLE
+    grid = fit_grid(fine, np.asarray(rule), nodes_a_bandwidth=4)
+    curve = _curve_on(residual_curve(fine), grid)
+    share = np.maximum(grid.count, 0.0) / grid.count.sum()
+    size = _effective_size(outcomes)
+    statistic, functional = _statistic(estimator, norm, grid, rule, float(grid.count.sum()))
+    observed = float(statistic(grid))
+    error = float(share @ np.abs(curve))
+    standard = float(np.sqrt(share @ (grid.nodes * (1 - grid.nodes)) / size)) + 1.0 / size
+    steps = np.linspace(0.0, 1.0, INTERVAL_STEPS) ** 1.5 * ((error + 4 * standard) / max(error, 1e-12))
+    tail = 0.5 * (1 - confidence) * TAIL
+    sizes, low, high = [], [], []
+    for step in steps:
+        probability = np.clip(grid.nodes + step * curve, 0.0, 1.0)
+        sizes.append(functional(Grid(share, share * probability)))
+        count = rng.multinomial(size, share, size=resamples)
+        drawn = statistic(Grid(count.astype(np.float64), rng.binomial(count, probability).astype(np.float64)))
+        quantiles = np.quantile(drawn, [tail, 1 - tail])
+        low.append(quantiles[0])
+        high.append(quantiles[1])
+    values, low_edge, high_edge = (np.maximum.accumulate(np.asarray(v)) for v in (sizes, low, high))
+    lower = 0.0 if high_edge[0] >= observed else float(np.interp(observed, high_edge, values))
+    upper = float(np.interp(observed, low_edge, values))
+    return lower, max(upper, lower)
+
+
+def _curve_on(curve: ResidualCurve, grid: Grid) -> Floats:
+    values = np.interp(grid.nodes, curve.grid.nodes, curve.values)
+    return values if np.any(values != 0) else np.full(values.shape, 1e-6)
+
+
+def _effective_size(outcomes: Outcomes) -> int:
+    """Rows are units: with weights, Kish's effective number of them."""
+    if outcomes.weight is None:
+        return len(outcomes.z)
+    return max(1, round(outcomes.n**2 / float(outcomes.weight @ outcomes.weight)))
+
+
+def _statistic(
+    estimator: Estimator, norm: Norm, grid: Grid, width: float, total: float
+) -> tuple[Statistic, Callable[[Grid], float]]:
+    """What is compared with resamples, and the error of a population given on the nodes."""
+    if isinstance(estimator, Smooth):
+        return (lambda sample: smooth_error(sample).value), (lambda model: float(smooth_error(model).value))
+    if norm == "max":
+        cells = _histogram_cells(estimator, grid, total)
+
+        def largest(sample: Grid) -> Floats:
+            weight, residual = sample.count @ cells, sample.residual @ cells
+            return np.asarray(np.abs(residual / np.where(weight > 0, weight, 1.0)).max(axis=-1))
+
+        return largest, lambda model: float(largest(model))
+    smoother = Smoother(width, grid.count.shape[-1])
+    power = int(norm)
+
+    def smoothed(sample: Grid) -> Floats:
+        residual = np.abs(smoother.mass(sample.residual))
+        if power == 2:
+            density = np.maximum(smoother.mass(sample.count), 1e-12 * sample.total)
+            return np.asarray((residual**2 / density).sum(axis=-1) / sample.total[..., 0])
+        return np.asarray(residual.sum(axis=-1) / sample.total[..., 0])
+
+    def error(model: Grid) -> float:
+        inside = model.count > 0
+        return float((np.abs(model.residual[inside]) ** power / model.count[inside] ** (power - 1)).sum())
+
+    return smoothed, error
+
+
+def _histogram_cells(estimator: Estimator, grid: Grid, total: float) -> Floats:
+    """Which bin each node is in, as a matrix (nodes, bins); equal-mass bins are those of the sample."""
+    n_bins = count_bins(estimator.bins if isinstance(estimator, Histogram) else "sturges", total)
+    equal_mass = isinstance(estimator, Sweep) or getattr(estimator, "binning", "") == "equal-mass"
+    position = (np.cumsum(grid.count) - 0.5 * grid.count) / total if equal_mass else grid.nodes
+    cell = np.clip((position * n_bins).astype(np.intp), 0, n_bins - 1)
+    return np.asarray(np.eye(n_bins)[cell])
+
+
+def cluster_inference(
+    outcomes: Outcomes,
+    groups: NDArray[Any],
+    norm: Norm,
+    rng: np.random.Generator,
+    *,
+    confidence: float = 0.95,
+    resamples: int = TEST_RESAMPLES,
+) -> tuple[float, tuple[float, float]]:
+    """p-value and interval when rows of a group depend on each other: groups, not rows, are the units.
+
+    Notes
+    -----
+    The test flips the signs of the residuals of whole groups (wild bootstrap), which keeps what happens within a group.
+    The interval resamples groups with replacement: quantiles of the resampled statistic around its mean are put around
+    the noise-corrected estimate; the lower end is 0 unless the test rejects. With few groups (below about 20) both are
+    rough.
+    """
+    if norm == "max":
+        msg = 'groups are for norm 1 and 2; for "max" leave them out'
+        raise ValueError(msg)
+    fine = bin_linearly(outcomes.z, outcomes.y, outcomes.weight)
+    rule = float(rule_of_thumb(fine)) * STATISTIC_MULTIPLE
+    grid = fit_grid(fine, np.asarray(rule), nodes_a_bandwidth=4)
+    n_nodes = grid.count.shape[-1]
+    statistic, _ = _statistic(Estimator(), norm, grid, rule, outcomes.n)
+    names, group = np.unique(groups, return_inverse=True)
+    own = np.ones(len(outcomes.z)) if outcomes.weight is None else outcomes.weight
+    outcome = outcomes.y.astype(np.float64)
+    flipped, drawn = np.empty((resamples, n_nodes)), []
+    for row in range(resamples):
+        sign = rng.choice([-1.0, 1.0], size=len(names))[group]
+        flipped[row] = _bin_values(outcomes.z, own * sign * (outcome - outcomes.z), n_nodes)
+        times = np.bincount(rng.integers(0, len(names), len(names)), minlength=len(names))[group]
+        drawn.append(statistic(bin_linearly(outcomes.z, outcomes.y, own * times, n_nodes=n_nodes)))
+    count = np.broadcast_to(grid.count, flipped.shape)
+    p_value = rank_p_value(float(statistic(grid)), statistic(Grid(count, flipped + grid.nodes * grid.count)))
+    centre = float(residual_curve(fine).error(norm=int(norm), debiased=True))
+    values = np.asarray(drawn)
+    tail = 0.5 * (1 - confidence) * TAIL
+    low, high = np.quantile(values, [tail, 1 - tail]) - values.mean()
+    lower = 0.0 if p_value > 1 - confidence else max(0.0, centre - high)
+    return p_value, (float(lower), float(max(centre - low, lower)))
+
+
+def _bin_values(z: Floats, values: Floats, n_nodes: int) -> Floats:
+    return bin_linearly(z, np.ones(len(z), dtype=np.int8), values, n_nodes=n_nodes).count
+
+
+def normal_quantile(level: float) -> float:
+    """Quantile of the standard normal distribution."""
+    return NormalDist().inv_cdf(level)
+
+
+def bootstrap_interval(
+    value: float, resampled: Floats, p_value: float, *, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Basic bootstrap interval, its lower end at 0 unless the test rejects, its upper end no lower than the value.
+
+    For problems of many dimensions, where there is no residual curve to invert a test along.
+    """
+    tail = 0.5 * (1 - confidence)
+    low, high = np.quantile(resampled, [tail, 1 - tail])
+    lower = 0.0 if not p_value <= 1 - confidence else max(0.0, 2 * value - high)
+    return float(lower), float(max(2 * value - low, value, lower))

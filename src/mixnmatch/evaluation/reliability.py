@@ -1,0 +1,314 @@
+"""Reliability curves as data: how often what was predicted with confidence z happened, with a band."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
+from mixnmatch.evaluation._curves import Band, Points, corp_points, edge_sums, histogram_points, kernel_points
+from mixnmatch.evaluation._outcomes import choose_problem
+from mixnmatch.evaluation.error import CalibrationMetric
+from mixnmatch.evaluation.kde import Smoother, fit_grid, rule_of_thumb
+from mixnmatch.evaluation.notion import Outcomes, class_grid
+from mixnmatch.maps.base import read_rows
+
+__all__ = ["ReliabilityCurve", "reliability_curve", "worst_classes"]
+
+KINDS = ("kde", "histogram", "corp")
+# Points of the density that are kept for drawing.
+DENSITY_NODES = 257
+
+
+@dataclass(frozen=True, eq=False)
+class ReliabilityCurve:
+    """A reliability curve: the frequency of an event against the confidence it was predicted with.
+
+    Attributes
+    ----------
+    kind : {"kde", "histogram", "corp"}
+        How it was estimated.
+    problem : str
+        What the confidences are about: "the top label" or "class ...".
+    confidence : array of shape (m,)
+        Confidences at which the curve is given: nodes of a grid, mean confidences of bins, or ends of isotonic blocks.
+    value : array of shape (m,)
+        Estimated frequency there, z + r(z).
+    low, high : arrays of shape (m,)
+        The band.
+    band : {"confidence", "consistency"}
+        A confidence band is around the curve and should hold the truth. A consistency band is around the diagonal and
+        holds the curves of calibrated scores: what is outside is not noise.
+    level : float
+        Coverage of the band.
+    simultaneous : bool
+        Whether the level holds for the whole curve at once, or at each point.
+    share : array of shape (m,)
+        Share of the sample that each point stands for.
+    density_at, density : arrays
+        Smoothed density of the confidences.
+    error : float
+        Calibration error (d = 1) of this curve, integrated over the sample.
+    mean_confidence, mean_outcome : float
+        Their difference is what no curve can hide.
+    n_rows : int
+        Rows of positive weight.
+    edges : array or None
+        Edges of the bins, for equal-width histograms and given edges.
+    bandwidth : float or None
+        Standard deviation of the kernel.
+    """
+
+    kind: str
+    problem: str
+    confidence: Floats
+    value: Floats
+    low: Floats
+    high: Floats
+    band: str
+    level: float
+    simultaneous: bool
+    share: Floats
+    density_at: Floats
+    density: Floats
+    error: float
+    mean_confidence: float
+    mean_outcome: float
+    n_rows: int
+    edges: Floats | None = None
+    bandwidth: float | None = None
+
+    @property
+    def band_text(self) -> str:
+        """The band in words."""
+        extent = "simultaneous" if self.simultaneous else "pointwise"
+        form = "intervals" if self.kind == "histogram" and self.band == "confidence" else "band"
+        return f"{self.level:.0%} {extent} {self.band} {form}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values and lists, ready for JSON."""
+        items = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: item.tolist() if isinstance(item, np.ndarray) else item for name, item in items.items()}
+
+    def __str__(self) -> str:
+        """The curve as a table of a few points."""
+        at = np.unique(np.linspace(0, len(self.confidence) - 1, 12).round().astype(int))
+        rows = [
+            f"{self.confidence[i]:10.4f} {self.value[i]:9.4f}   {self.low[i]:.4f} to {self.high[i]:.4f}" for i in at
+        ]
+        head = f"reliability of {self.problem} ({self.kind}, n = {self.n_rows}, error {self.error:.4f})"
+        return "\n".join([head, f"confidence frequency   {self.band_text}", *rows])
+
+
+def reliability_curve(
+    scores: Any,
+    y: Any,
+    *,
+    kind: str = "kde",
+    notion: str | None = None,
+    label: Any = None,
+    band: str = "confidence",
+    confidence: float = 0.95,
+    simultaneous: bool = False,
+    bandwidth: float | str = "adaptive",
+    kernel: str = "triweight",
+    bins: Any = 15,
+    binning: str = "equal-width",
+    closed: str = "left",
+    interval: str = "wilson",
+    n_resamples: int = 200,
+    seed: int = 0,
+    logits: bool = False,
+    sample_weight: Any = None,
+    classes: Any = None,
+    weights: str = "frequency",
+) -> ReliabilityCurve:
+    r"""Reliability curve :math:`z \mapsto P(\text{event} \mid \text{confidence} = z)` with a band.
+
+    Parameters
+    ----------
+    scores : array of shape (n, L) or (n,)
+        Probabilities, or logits if ``logits``.
+    y : array of shape (n,)
+        Labels.
+    kind : {"kde", "histogram", "corp"}
+        Residual kernel smoothing, bins, or isotonic regression.
+    notion : {"top-label", "binary", "class-wise"}, optional
+        What the confidences are about; by default the top label of a table, the positive class of a vector.
+    label : optional
+        The class, for the class-wise notion.
+    band : {"confidence", "consistency"}
+        A band around the curve for the truth, or around the diagonal for curves of calibrated scores.
+    confidence : float
+        Coverage of the band.
+    simultaneous : bool
+        Cover the whole curve at once instead of each point (not for CORP; histograms by Sidak's correction).
+    bandwidth : float or {"adaptive", "paper", "authors"}
+        Standard deviation of the kernel, or a rule for it (kind "kde").
+    kernel : {"triweight", "epanechnikov", "gaussian"}
+        Kernel (kind "kde").
+    bins : int, "sturges", "cuberoot", or array of edges
+        Bins (kind "histogram").
+    binning : {"equal-width", "equal-mass"}
+        How a number of bins is laid out (kind "histogram").
+    closed : {"left", "right"}
+        Which end belongs to an equal-width bin or one with given edges; 0 and 1 always belong to the outer ones.
+    interval : {"wilson", "jeffreys"}
+        Intervals of the frequencies in bins (kind "histogram").
+    n_resamples : int
+        Resamples for the band (kind "corp").
+    seed : int
+        Of whatever is random: resamples of CORP, simulated noise of consistency and simultaneous bands.
+    logits : bool
+        Whether scores are logits.
+    sample_weight : array of shape (n,), optional
+        Frequencies in the curve; rows are the units of the band.
+    classes : sequence, optional
+        Names of the columns.
+    weights : {"frequency", "importance"}
+        What sample weights mean.
+
+    Returns
+    -------
+    ReliabilityCurve
+
+    Notes
+    -----
+    The kernel curve is z + r(z) with the residual curve of ``kde-residual``. Its confidence band is as wide as a curve
+    of the narrowest bandwidth that was considered would need, which makes room for the bias of smoothing: pointwise
+    coverage is conservative where the truth is simple, and close to nominal where it is not. With a given bandwidth the
+    band is that of the smoothed curve, bias not included. CORP's bands are by resampling outcomes from the isotonic fit
+    (confidence) or from the confidences themselves (consistency).
+
+    References
+    ----------
+    Dimitriadis, Gneiting, Jordan (2021). Stable reliability diagrams for probabilistic classifiers. PNAS 118.
+
+    Bröcker, Smith (2007). Increasing the reliability of reliability diagrams. Weather and Forecasting 22.
+
+    Wilson (1927). Probable inference, the law of succession, and statistical inference. JASA 22.
+
+    Examples
+    --------
+    >>> curve = reliability_curve([0.2, 0.2, 0.8, 0.8], [0, 0, 1, 0], kind="histogram", bins=2)
+    >>> curve.confidence.tolist(), curve.value.tolist()
+    ([0.2, 0.8], [0.0, 0.5])
+    """
+    _check_kind(kind)
+    wanted = Band(band, confidence, simultaneous, interval, n_resamples, seed)
+    wanted.check()
+    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    problem = choose_problem(source, notion, label)
+    outcomes = _with_weight(problem.outcomes(source))
+    grid = bin_linearly(outcomes.z, outcomes.y, outcomes.weight)
+    weight_squares = float(len(outcomes.z)) if outcomes.weight is None else float(outcomes.weight @ outcomes.weight)
+    inflation = weight_squares / outcomes.n
+    if kind == "kde":
+        points = kernel_points(grid, inflation, wanted, bandwidth, kernel)
+    elif kind == "histogram":
+        sums, edges = edge_sums(outcomes, bins, binning, closed)
+        points = histogram_points(sums, inflation, wanted, edges)
+    else:
+        points = corp_points(outcomes, wanted)
+    return assemble(kind, problem.text, points, wanted, grid, len(outcomes.z))
+
+
+def assemble(kind: str, problem: str, points: Points, band: Band, grid: Grid, n_rows: int) -> ReliabilityCurve:
+    """A curve from its points and the grid of the sample."""
+    density_at, density = _density(grid)
+    total = float(grid.count.sum())
+    return ReliabilityCurve(
+        kind,
+        problem,
+        points.confidence,
+        points.value,
+        points.low,
+        points.high,
+        band.kind,
+        band.level,
+        band.simultaneous,
+        points.share,
+        density_at,
+        density,
+        points.error,
+        float(grid.count @ grid.nodes) / total,
+        float(grid.outcome.sum()) / total,
+        n_rows,
+        points.edges,
+        points.bandwidth,
+    )
+
+
+def worst_classes(
+    scores: Any,
+    y: Any,
+    *,
+    n: int | None = None,
+    logits: bool = False,
+    sample_weight: Any = None,
+    classes: Any = None,
+    weights: str = "frequency",
+) -> list[tuple[Any, float]]:
+    """Classes by their class-wise calibration error (residual kernel, d = 1), the worst first.
+
+    Parameters
+    ----------
+    scores : array of shape (m, L) or (m,)
+        Probabilities, or logits if ``logits``.
+    y : array of shape (m,)
+        Labels.
+    n : int, optional
+        How many classes to return, by default all.
+    logits : bool
+        Whether scores are logits.
+    sample_weight : array of shape (m,), optional
+        Frequencies.
+    classes : sequence, optional
+        Names of the columns.
+    weights : {"frequency", "importance"}
+        What sample weights mean.
+
+    Returns
+    -------
+    list of (label, error)
+
+    Examples
+    --------
+    >>> worst_classes([[0.5, 0.3, 0.2]] * 10, [0] * 5 + [1] * 5, n=1)
+    [(1, 0.2)]
+    """
+    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    assert source.labels is not None
+    metric = CalibrationMetric(notion="class-wise")
+    errors = metric.each_of_grid(class_grid(source.scores, source.labels, source.weight))
+    names = np.arange(source.n_classes) if source.classes is None else source.classes
+    # Errors that differ by rounding only are tied, and ties go by the order of the classes.
+    order = np.argsort(-np.round(errors, 12), kind="stable")
+    return [(names[k].item(), float(np.round(errors[k], 15))) for k in order[:n]]
+
+
+def _with_weight(outcomes: Outcomes) -> Outcomes:
+    """Without the rows of weight 0, which say nothing."""
+    weight = outcomes.weight
+    if weight is None or weight.all():
+        return outcomes
+    kept = weight > 0
+    return Outcomes(outcomes.z[kept], outcomes.y[kept], weight[kept])
+
+
+def _density(grid: Grid) -> tuple[Floats, Floats]:
+    """Density of the confidences, smoothed half as much as the rule of thumb says so that peaks at the ends show."""
+    width = np.maximum(0.5 * rule_of_thumb(grid), 2 / (DENSITY_NODES - 1))
+    grid = fit_grid(grid, width, nodes_a_bandwidth=4)
+    density = np.maximum(Smoother(width, grid.count.shape[-1]).value(grid.count), 0.0)
+    cells = grid.count.shape[-1] - 1
+    step = max(1, cells // (DENSITY_NODES - 1))
+    return grid.nodes[::step], density[::step] * cells / grid.count.sum()
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in KINDS:
+        msg = f"kind must be one of {', '.join(KINDS)}, got {kind!r}"
+        raise ValueError(msg)

@@ -1,0 +1,120 @@
+"""The result of an estimate: a float that knows what it estimates, how sure it is, and how many samples it wants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mixnmatch.evaluation._binning import Floats
+
+
+class CalibrationError(float):
+    """A calibration error. It is a float; what else is known about it is in its attributes.
+
+    Attributes
+    ----------
+    estimator, notion : str
+        Names of the estimator and of the notion of calibration.
+    norm : int or str
+        1, 2 or "max".
+    root : bool
+        Whether the d-th root was taken; otherwise the value is the d-th power, as in the paper.
+    n : float
+        Number of samples (the sum of the weights).
+    interval : tuple of float, or None
+        Lower and upper end of a confidence interval, if asked for.
+    confidence : float
+        Confidence of the interval.
+    p_value : float or None
+        p-value of "it is calibrated", if the interval was asked for.
+    per_class : array or None
+        Errors of the single classes, for the class-wise notion.
+    advised_n : int
+        Samples for which an error of this size (or of 0.01, if smaller) would be known to within half of itself.
+    """
+
+    estimator: str
+    notion: str
+    norm: int | str
+    root: bool
+    n: float
+    interval: tuple[float, float] | None
+    confidence: float
+    p_value: float | None
+    per_class: Floats | None
+    advised_n: int
+
+    def __new__(
+        cls,
+        value: float,
+        *,
+        estimator: str,
+        notion: str,
+        norm: int | str,
+        n: float,
+        root: bool = False,
+        interval: tuple[float, float] | None = None,
+        confidence: float = 0.95,
+        p_value: float | None = None,
+        per_class: Floats | None = None,
+        advised_n: int = 0,
+    ) -> CalibrationError:
+        """Make a result."""
+        self = super().__new__(cls, value)
+        self.__dict__.update(
+            estimator=estimator, notion=notion, norm=norm, root=root, n=n, interval=interval, confidence=confidence,
+            p_value=p_value, per_class=per_class, advised_n=advised_n,
+        )  # fmt: skip
+        return self
+
+    def __setattr__(self, name: str, value: object) -> None:
+        msg = f"a calibration error is immutable: cannot set {name!r}"
+        raise AttributeError(msg)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (float(self), dict(self.__dict__))
+
+    @property
+    def advice(self) -> str:
+        """One sentence on whether there are enough samples."""
+        if self.n >= self.advised_n:
+            return f"n = {self.n:.6g} samples are enough to know an error of this size to within half of itself."
+        return (
+            f"n = {self.n:.6g} samples are few: about {self.advised_n} would be needed to know an error of this size "
+            "to within half of itself."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings and lists, ready for JSON."""
+        return {
+            "value": float(self),
+            **{key: getattr(self, key) for key in ("estimator", "notion", "norm", "root", "n")},
+            "confidence": self.confidence,
+            "p_value": self.p_value,
+            "interval": None if self.interval is None else list(self.interval),
+            "per_class": None if self.per_class is None else np.asarray(self.per_class).tolist(),
+            "advised_n": self.advised_n,
+            "advice": self.advice,
+        }
+
+    def __str__(self) -> str:
+        """The value, with its interval and test where there are any."""
+        text = f"{float(self):.4g}"
+        if self.interval is not None:
+            text += f" [{self.interval[0]:.4g}, {self.interval[1]:.4g}]"
+        if self.p_value is not None:
+            text += f" (p = {self.p_value:.3g})"
+        return text
+
+    def __format__(self, spec: str) -> str:
+        """Format as the float it is; without a format as :meth:`__str__`."""
+        return format(float(self), spec) if spec else str(self)
+
+    def __repr__(self) -> str:
+        """The value and what it is."""
+        return f"CalibrationError({self}, {self.notion}, {self.estimator}, norm={self.norm}, n={self.n:.6g})"
+
+
+def _rebuild(value: float, details: dict[str, Any]) -> CalibrationError:
+    return CalibrationError(value, **details)

@@ -1,0 +1,258 @@
+"""Proper scores and accuracy: means over rows, in one pass, with standard errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._passes import row_ranges, run_blocks, total
+from mixnmatch._rows import Block, RowSource
+from mixnmatch.evaluation._means import (
+    MeanEstimate,
+    Moments,
+    block_moments,
+    check_confidence,
+    clustered_covariance,
+    read_groups,
+)
+from mixnmatch.maps.base import read_rows
+
+Rows = NDArray[np.float64]
+
+__all__ = ["accuracy", "brier_score", "log_loss"]
+
+
+def brier_score(
+    scores: Any,
+    y: Any,
+    *,
+    scale_by_half: bool = False,
+    logits: bool = False,
+    sample_weight: Any = None,
+    groups: Any = None,
+    classes: Any = None,
+    weights: str = "frequency",
+    confidence: float = 0.95,
+) -> MeanEstimate:
+    r"""Brier score, the mean squared error of probabilities: :math:`\frac1n\sum_i\lVert z^{(i)}-y^{(i)}\rVert_2^2`.
+
+    Parameters
+    ----------
+    scores : array of shape (n, L) or (n,)
+        Probabilities, or logits if ``logits``. A vector is the positive class of a binary problem and has the same
+        score as its two columns.
+    y : array of shape (n,)
+        Labels.
+    scale_by_half : bool
+        Halve the score, which for two classes gives the mean of :math:`(z_1 - y_1)^2`, from 0 to 1.
+    logits : bool
+        Whether scores are logits.
+    sample_weight : array of shape (n,), optional
+        Frequencies: a weight of k equals k repetitions in the mean; rows are the units of the standard error.
+    groups : array of shape (n,), optional
+        Rows of one group (a patient, a video) vary together; the standard error then is cluster-robust.
+    classes : sequence, optional
+        Names of the columns.
+    weights : {"frequency", "importance"}
+        What sample weights mean.
+    confidence : float
+        Coverage of the result's ``interval``.
+
+    Returns
+    -------
+    MeanEstimate
+        A float with ``standard_error`` and ``interval``.
+
+    References
+    ----------
+    Brier (1950). Verification of forecasts expressed in terms of probability. Monthly Weather Review 78.
+
+    Examples
+    --------
+    >>> float(brier_score([[0.5, 0.5], [0.0, 1.0]], [0, 1]))
+    0.25
+    """
+    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    rows = half_brier_rows if scale_by_half else brier_rows
+    return mean_over_rows(source, rows, groups, confidence)
+
+
+def log_loss(
+    scores: Any,
+    y: Any,
+    *,
+    eps: float = 0.0,
+    logits: bool = False,
+    sample_weight: Any = None,
+    groups: Any = None,
+    classes: Any = None,
+    weights: str = "frequency",
+    confidence: float = 0.95,
+) -> MeanEstimate:
+    r"""Log loss (negative log-likelihood), :math:`-\frac1n\sum_i \log z^{(i)}_{y^{(i)}}`, in nats.
+
+    Parameters
+    ----------
+    scores : array of shape (n, L) or (n,)
+        Probabilities, or logits if ``logits``.
+    y : array of shape (n,)
+        Labels.
+    eps : float
+        Probabilities of the label below this count as this. With 0, the default, a label that was given probability
+        zero costs infinity, as it should.
+    logits : bool
+        Whether scores are logits.
+    sample_weight : array of shape (n,), optional
+        Frequencies: a weight of k equals k repetitions in the mean; rows are the units of the standard error.
+    groups : array of shape (n,), optional
+        Rows of one group vary together; the standard error then is cluster-robust.
+    classes : sequence, optional
+        Names of the columns.
+    weights : {"frequency", "importance"}
+        What sample weights mean.
+    confidence : float
+        Coverage of the result's ``interval``.
+
+    Returns
+    -------
+    MeanEstimate
+        A float with ``standard_error`` and ``interval``.
+
+    Examples
+    --------
+    >>> round(float(log_loss([[0.5, 0.5], [0.0, 1.0]], [0, 1])), 6)
+    0.346574
+    >>> float(log_loss([[0.5, 0.5], [0.0, 1.0]], [0, 0]))
+    inf
+    """
+    if not 0 <= eps < 1:
+        msg = f"eps must be at least 0 and below 1, got {eps}"
+        raise ValueError(msg)
+    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    return mean_over_rows(source, partial(log_loss_rows, eps=eps), groups, confidence)
+
+
+def accuracy(
+    scores: Any,
+    y: Any,
+    *,
+    logits: bool = False,
+    sample_weight: Any = None,
+    groups: Any = None,
+    classes: Any = None,
+    weights: str = "frequency",
+    confidence: float = 0.95,
+) -> MeanEstimate:
+    """Share of rows whose label has the largest score; of tied scores the first column counts as the largest.
+
+    Parameters
+    ----------
+    scores : array of shape (n, L) or (n,)
+        Probabilities, or logits if ``logits``.
+    y : array of shape (n,)
+        Labels.
+    logits : bool
+        Whether scores are logits.
+    sample_weight : array of shape (n,), optional
+        Frequencies: a weight of k equals k repetitions in the mean; rows are the units of the standard error.
+    groups : array of shape (n,), optional
+        Rows of one group vary together; the standard error then is cluster-robust.
+    classes : sequence, optional
+        Names of the columns.
+    weights : {"frequency", "importance"}
+        What sample weights mean.
+    confidence : float
+        Coverage of the result's ``interval``.
+
+    Returns
+    -------
+    MeanEstimate
+        A float with ``standard_error`` and ``interval``.
+
+    Examples
+    --------
+    >>> float(accuracy([[0.6, 0.4], [0.1, 0.9], [0.5, 0.5]], [0, 0, 0]))
+    0.6666666666666666
+    """
+    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    return mean_over_rows(source, accuracy_rows, groups, confidence)
+
+
+def brier_rows(block: Block) -> Rows:
+    """Squared error of each row; the label is subtracted first, so that small errors keep their digits."""
+    error = np.array(block.probabilities(), dtype=np.float64)
+    error[np.arange(len(error)), block.y] -= 1.0
+    return np.asarray(np.einsum("ij,ij->i", error, error))
+
+
+def half_brier_rows(block: Block) -> Rows:
+    """Half of the squared error of each row: for two classes, the squared error of the positive one."""
+    return brier_rows(block) / 2
+
+
+def log_loss_rows(block: Block, eps: float = 0.0) -> Rows:
+    """Negative log-probability of the label of each row, infinite where it is zero and ``eps`` is."""
+    at_label = (np.arange(len(block.values)), block.y)
+    if block.form == "logits":
+        u = block.values.astype(np.float64)
+        u -= u.max(axis=1, keepdims=True)
+        loss = np.log(np.exp(u).sum(axis=1)) - u[at_label]
+    elif block.form == "log-probabilities":
+        loss = -block.values[at_label]
+    else:
+        with np.errstate(divide="ignore"):
+            loss = -np.log(block.probabilities()[at_label].astype(np.float64))
+    if eps > 0:
+        np.minimum(loss, -np.log(eps), out=loss)
+    return np.asarray(loss + 0.0)  # -0 becomes 0
+
+
+def accuracy_rows(block: Block) -> Rows:
+    """1 where the label has the largest score, as given, and 0 elsewhere."""
+    return np.asarray(block.values.argmax(axis=1) == block.y, dtype=np.float64)
+
+
+def mean_over_rows(
+    source: RowSource, rows: Callable[[Block], Rows], groups: Any = None, confidence: float = 0.95
+) -> MeanEstimate:
+    """Mean of a row quantity of one source."""
+    means, covariance, size = means_over_rows((source,), lambda block: rows(block)[None], groups, confidence)
+    return MeanEstimate(float(means[0]), standard_error=_root(covariance[0, 0]), **size)
+
+
+def means_over_rows(
+    sources: tuple[RowSource, ...], rows: Callable[..., Rows], groups: Any, confidence: float
+) -> tuple[Rows, Rows, dict[str, Any]]:
+    """Means of k row quantities of parallel sources, their covariance, and what an estimate says of its size.
+
+    ``rows`` is called with one block of every source, the same rows in each, and returns an array of shape
+    (k, rows of the block). Labels and weights are those of the first source.
+    """
+    check_confidence(confidence)
+    first = sources[0]
+    ranges = row_ranges(first.n_rows, first.n_classes * 8)
+
+    def work(start: int, stop: int) -> tuple[Block, Rows]:
+        blocks = [source.block(start, stop) for source in sources]
+        return blocks[0], rows(*blocks)
+
+    if groups is None:
+        moments: Moments = total(run_blocks(lambda start, stop: block_moments(*work(start, stop)), ranges))
+        size: dict[str, Any] = {"n_rows": moments.n_rows, "n_groups": None, "confidence": confidence}
+        return moments.means(), moments.covariance(), size
+    codes = read_groups(groups, first.n_rows)
+    weight = first.weight
+    if weight is not None and not weight.all():  # blocks leave such rows out
+        codes, weight = np.unique(codes[weight > 0], return_inverse=True)[1].reshape(-1), weight[weight > 0]
+    values = np.concatenate([block_rows for _, block_rows in run_blocks(work, ranges)], axis=1)
+    means = values.mean(axis=1) if weight is None else values @ weight / weight.sum()
+    covariance, n_groups = clustered_covariance(values, weight, codes)
+    return means, covariance, {"n_rows": values.shape[1], "n_groups": n_groups, "confidence": confidence}
+
+
+def _root(variance: float) -> float:
+    return float(np.sqrt(variance))

@@ -1,0 +1,77 @@
+"""Smooth calibration error (smooth ECE): residuals smoothed by a Gaussian whose width equals the error it finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy import fft
+
+from mixnmatch.evaluation._binning import Floats, Grid
+from mixnmatch.evaluation.kde import spectrum
+
+# Halvings of the interval in which the width is sought.
+STEPS: Final = 30
+COARSE_NODES: Final = 513
+COARSE_WIDTH: Final = 0.02
+
+
+@dataclass(frozen=True)
+class SmoothError:
+    """Smooth calibration error of each problem of a grid, and the width at which it was found (equal to it)."""
+
+    value: Floats
+    width: Floats
+
+
+def smooth_error_at(grid: Grid, width: float | Floats) -> Floats:
+    """Smooth calibration error at a given width of the reflected Gaussian kernel.
+
+    Notes
+    -----
+    The reflected Gaussian is the heat kernel of [0, 1] with insulated ends: in a cosine series it multiplies the k-th
+    coefficient by exp(-(pi k width)^2 / 2).
+    """
+    return _at(spectrum(grid.residual), np.asarray(width, dtype=np.float64)) / grid.total[..., 0]
+
+
+def _at(coefficients: Floats, width: Floats) -> Floats:
+    order = np.arange(coefficients.shape[-1])
+    damping = np.exp(-0.5 * np.square(np.pi * order * width[..., None]))
+    values = fft.idct(coefficients * damping, type=1, axis=-1)
+    values[..., [0, -1]] *= 0.5
+    return np.asarray(np.abs(values).sum(axis=-1))
+
+
+def smooth_error(grid: Grid) -> SmoothError:
+    r"""Smooth calibration error with the width at its fixed point.
+
+    Notes
+    -----
+    .. math:: \mathrm{smECE}_\sigma = \int \Big| \frac1n \sum_i \tilde K_\sigma(t, z_i)(y_i - z_i) \Big| dt
+
+    with a Gaussian :math:`\tilde K_\sigma` reflected at 0 and 1. It falls with :math:`\sigma`, so that
+    :math:`\mathrm{smECE}_{\sigma} = \sigma` has one solution, found by bisection.
+
+    References
+    ----------
+    Blasiok & Nakkiran (2023), Smooth ECE: principled reliability diagrams via kernel smoothing.
+    """
+    n_nodes = grid.count.shape[-1]
+    if n_nodes > COARSE_NODES and (n_nodes - 1) % (COARSE_NODES - 1) == 0:
+        coarse = _fixed_point(grid.coarsened(COARSE_NODES))
+        if np.min(coarse.width) > COARSE_WIDTH:  # wide enough for the coarse grid to have converged
+            return coarse
+    return _fixed_point(grid)
+
+
+def _fixed_point(grid: Grid) -> SmoothError:
+    coefficients, total = spectrum(grid.residual), grid.total[..., 0]
+    low, high = np.zeros(total.shape), np.ones(total.shape)
+    for _ in range(STEPS):
+        middle = 0.5 * (low + high)
+        above = _at(coefficients, middle) / total > middle
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    width = 0.5 * (low + high)
+    return SmoothError(_at(coefficients, width) / total, width)

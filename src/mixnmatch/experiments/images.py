@@ -1,0 +1,397 @@
+"""Readers of the images that the paper's networks are trained on, in the formats that they are published in.
+
+CIFAR-10 and CIFAR-100 in their binary and Python versions, Fashion-MNIST (and MNIST) as IDX files; and the logits of
+pretrained networks on ImageNet. Pickles are read through :func:`read_pickle`, which runs no code of the file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import os
+import pickle
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "ImageSet",
+    "imagenet_logits",
+    "read_cifar10",
+    "read_cifar100",
+    "read_fashion_mnist",
+    "read_idx",
+    "read_pickle",
+]
+
+PathLike = str | os.PathLike[str]
+Split = Literal["train", "test"]
+
+_CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+_PIXELS = 3 * 32 * 32
+_DAMAGE = (ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Labelled images: uint8 of shape (n, channels, height, width), int64 labels and the names of the classes."""
+
+    images: npt.NDArray[np.uint8]
+    labels: npt.NDArray[np.int64]
+    class_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def read_cifar10(folder: PathLike, split: Split = "train") -> ImageSet:
+    """Read CIFAR-10 from the folder that its archive unpacks to, binary or Python version.
+
+    Parameters
+    ----------
+    folder : path
+        Folder with ``data_batch_1.bin`` ... or ``data_batch_1`` ...
+    split : {"train", "test"}, default="train"
+        50000 or 10000 images.
+
+    Returns
+    -------
+    ImageSet
+        Images in the order of the files.
+    """
+    folder = _open(folder, split)
+    stems = [f"data_batch_{i}" for i in range(1, 6)] if split == "train" else ["test_batch"]
+    if (folder / f"{stems[0]}.bin").is_file():
+        parts = [_read_cifar_binary(folder / f"{stem}.bin", 1, 0) for stem in stems]
+    else:
+        parts = [_read_cifar_python(folder / stem, "labels") for stem in stems]
+    return _image_set(parts, _CIFAR10)
+
+
+def read_cifar100(folder: PathLike, split: Split = "train", *, labels: Literal["fine", "coarse"] = "fine") -> ImageSet:
+    """Read CIFAR-100 from the folder that its archive unpacks to, binary or Python version.
+
+    Parameters
+    ----------
+    folder : path
+        Folder with ``train.bin``, ``test.bin`` and ``fine_label_names.txt``, or ``train``, ``test`` and ``meta``.
+    split : {"train", "test"}, default="train"
+        50000 or 10000 images.
+    labels : {"fine", "coarse"}, default="fine"
+        The 100 classes or their 20 groups.
+
+    Returns
+    -------
+    ImageSet
+        Images in the order of the file. The names of the classes are their numbers if the folder has none.
+    """
+    folder = _open(folder, split)
+    if labels not in ("fine", "coarse"):
+        msg = f"labels must be 'fine' or 'coarse', got {labels!r}"
+        raise ValueError(msg)
+    names = tuple(str(i) for i in range(100 if labels == "fine" else 20))
+    if (folder / f"{split}.bin").is_file():
+        part = _read_cifar_binary(folder / f"{split}.bin", 2, 1 if labels == "fine" else 0)
+        names_file = folder / f"{labels}_label_names.txt"
+        if names_file.is_file():
+            names = tuple(names_file.read_text(encoding="utf-8").split())
+    else:
+        part = _read_cifar_python(folder / split, f"{labels}_labels")
+        if (folder / "meta").is_file():
+            names = tuple(_text(name) for name in _keyed(folder / "meta")[f"{labels}_label_names"])
+    return _image_set([part], names)
+
+
+def read_fashion_mnist(folder: PathLike, split: Split = "train") -> ImageSet:
+    """Read Fashion-MNIST from its four IDX files, compressed or not.
+
+    Parameters
+    ----------
+    folder : path
+        Folder with ``train-images-idx3-ubyte.gz``, ``t10k-labels-idx1-ubyte.gz`` and so on.
+    split : {"train", "test"}, default="train"
+        60000 or 10000 images.
+
+    Returns
+    -------
+    ImageSet
+        Grey images of 28 x 28 pixels, one channel.
+    """
+    folder = _open(folder, split)
+    stem = "train" if split == "train" else "t10k"
+    images = _read_idx_in(folder, f"{stem}-images-idx3-ubyte")
+    labels = _read_idx_in(folder, f"{stem}-labels-idx1-ubyte")
+    if images.ndim != 3 or labels.shape != images.shape[:1]:
+        msg = f"images of shape {images.shape} and labels of shape {labels.shape} in {folder} do not belong together"
+        raise ValueError(msg)
+    return _image_set([(images[:, None], labels)], _FASHION)
+
+
+def read_idx(path: PathLike) -> npt.NDArray[np.uint8]:
+    """Read an IDX file of unsigned bytes, the format of MNIST; gzip-compressed if the name ends in ``.gz``.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+
+    Returns
+    -------
+    ndarray of uint8
+        Array of the shape that the header says.
+    """
+    path = Path(path)
+    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    dimensions = raw[3] if len(raw) >= 4 else 0
+    start = 4 + 4 * dimensions
+    if raw[:3] != b"\0\0\x08" or len(raw) < start:
+        msg = f"{path} is not an IDX file of unsigned bytes"
+        raise ValueError(msg)
+    shape = struct.unpack(f">{dimensions}I", raw[4:start])
+    if len(raw) - start != math.prod(shape):
+        msg = f"{path} is damaged: its header promises {math.prod(shape)} bytes, it holds {len(raw) - start}"
+        raise ValueError(msg)
+    return np.frombuffer(raw, dtype=np.uint8, offset=start).reshape(shape).copy()
+
+
+def read_pickle(path: PathLike) -> Any:
+    """Read a pickle that holds nothing but containers, text, numbers and numeric NumPy arrays.
+
+    Parameters
+    ----------
+    path : path
+        A pickle of any protocol, written by Python 2 or 3.
+
+    Returns
+    -------
+    object
+        Lists, tuples, dicts, bytes, str, numbers and arrays; text of Python 2 comes back as bytes.
+
+    Raises
+    ------
+    pickle.UnpicklingError
+        If the file names any other class or function, or an array of objects.
+
+    Notes
+    -----
+    Not even NumPy's own constructors are called: stand-ins take down shape, type and bytes, and are turned into
+    arrays afterwards.
+    """
+    path = Path(path)
+    try:
+        return _materialise(_RestrictedUnpickler(io.BytesIO(path.read_bytes()), encoding="bytes").load())
+    except pickle.UnpicklingError as error:
+        msg = f"{path}: {error}"
+        raise pickle.UnpicklingError(msg) from None
+    except _DAMAGE as error:
+        msg = f"{path} is not a readable pickle: {error}"
+        raise pickle.UnpicklingError(msg) from error
+
+
+class _Dtype:
+    """Stand-in for a numeric numpy.dtype."""
+
+    def __init__(self, code: Any, *_: Any) -> None:
+        text = _text(code)
+        if text.lstrip("<>|=")[:1] not in tuple("biuf") or not text.lstrip("<>|=")[1:].isdigit():
+            msg = f"arrays of type {text!r} are not admitted, only numeric ones"
+            raise pickle.UnpicklingError(msg)
+        self.code = text
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        order = _text(state[1])
+        if order in ("<", ">"):
+            self.code = order + self.code.lstrip("<>|=")
+
+
+class _Array:
+    """Stand-in for a numpy.ndarray that is being rebuilt."""
+
+    def __init__(self, dtype: Any = None, raw: Any = b"", shape: Any = (), fortran: bool = False) -> None:
+        self.parts = (dtype, raw, shape, fortran)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _, shape, dtype, fortran, raw = state
+        self.parts = (dtype, raw, shape, bool(fortran))
+
+    def array(self) -> npt.NDArray[Any]:
+        dtype, raw, shape, fortran = self.parts
+        if not isinstance(dtype, _Dtype) or not isinstance(raw, bytes | bytearray):
+            msg = "an array in the pickle is not made of plain bytes"
+            raise pickle.UnpicklingError(msg)
+        flat = np.frombuffer(raw, dtype=np.dtype(dtype.code))
+        return flat.reshape(tuple(int(k) for k in shape), order="F" if fortran else "C").copy()
+
+
+def _stub_reconstruct(subtype: Any, shape: Any, code: Any) -> _Array:
+    return _Array()
+
+
+def _stub_frombuffer(raw: Any, dtype: Any, shape: Any, order: Any) -> _Array:
+    return _Array(dtype, raw, shape, _text(order) == "F")
+
+
+def _stub_bytes(text: Any = "", codec: Any = "latin1") -> bytes:
+    """How Python 3 spells bytes in protocols that have none: ``bytes()`` or ``encode(text, "latin1")``."""
+    if not isinstance(text, str) or _text(codec) != "latin1":
+        msg = "only latin1 text is admitted as bytes"
+        raise pickle.UnpicklingError(msg)
+    return text.encode("latin1")
+
+
+_ADMITTED: dict[tuple[str, str], Any] = {
+    ("numpy", "dtype"): _Dtype,
+    ("numpy", "ndarray"): _Array,  # only ever handed to _reconstruct
+    ("_codecs", "encode"): _stub_bytes,
+    ("__builtin__", "bytes"): _stub_bytes,
+    **{(f"numpy.{core}.multiarray", "_reconstruct"): _stub_reconstruct for core in ("core", "_core")},
+    **{(f"numpy.{core}.multiarray", "scalar"): _Array for core in ("core", "_core")},
+    **{(f"numpy.{core}.numeric", "_frombuffer"): _stub_frombuffer for core in ("core", "_core")},
+}
+
+
+class _RestrictedUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ADMITTED:
+            msg = f"the pickle asks for {module}.{name}; only NumPy arrays, text, numbers and containers are admitted"
+            raise pickle.UnpicklingError(msg)
+        return _ADMITTED[module, name]
+
+
+def _materialise(value: Any) -> Any:
+    """Replace the stand-ins by arrays."""
+    if isinstance(value, _Array):
+        array = value.array()
+        return array if array.ndim else array[()]
+    if isinstance(value, dict):
+        return {_materialise(key): _materialise(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_materialise(item) for item in value)
+    if value is None or isinstance(value, bytes | bytearray | str | bool | int | float):
+        return value
+    msg = f"a {type(value).__name__} is not admitted in the pickle"
+    raise pickle.UnpicklingError(msg)
+
+
+def _text(value: Any) -> str:
+    return value.decode("latin1") if isinstance(value, bytes) else str(value)
+
+
+def _open(folder: PathLike, split: str) -> Path:
+    folder = Path(folder)
+    if not folder.is_dir():
+        msg = f"{folder} is not a folder"
+        raise NotADirectoryError(msg)
+    if split not in ("train", "test"):
+        msg = f"split must be 'train' or 'test', got {split!r}"
+        raise ValueError(msg)
+    return folder
+
+
+def _read_cifar_binary(path: Path, label_bytes: int, column: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Rows of label bytes followed by the red, green and blue planes."""
+    raw = np.fromfile(path, dtype=np.uint8)
+    if not len(raw) or len(raw) % (label_bytes + _PIXELS):
+        msg = f"{path} is damaged: {len(raw)} bytes are no multiple of {label_bytes + _PIXELS}"
+        raise ValueError(msg)
+    rows = raw.reshape(-1, label_bytes + _PIXELS)
+    return rows[:, label_bytes:].reshape(-1, 3, 32, 32), rows[:, column]
+
+
+def _read_cifar_python(path: Path, key: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    content = _keyed(path)
+    if "data" not in content or key not in content:
+        msg = f"{path} lacks 'data' or {key!r}"
+        raise ValueError(msg)
+    data, labels = np.asarray(content["data"]), np.asarray(content[key])
+    if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != _PIXELS or labels.shape != data.shape[:1]:
+        msg = f"{path} does not hold one label and {_PIXELS} bytes for each image"
+        raise ValueError(msg)
+    return data.reshape(-1, 3, 32, 32), labels
+
+
+def _keyed(path: Path) -> dict[str, Any]:
+    """Content of a pickled dict, its keys as text."""
+    content = read_pickle(path)
+    if not isinstance(content, dict):
+        msg = f"{path} does not hold a dict"
+        raise ValueError(msg)
+    return {_text(key): value for key, value in content.items()}
+
+
+def _read_idx_in(folder: Path, name: str) -> npt.NDArray[np.uint8]:
+    for candidate in (folder / name, folder / f"{name}.gz"):
+        if candidate.is_file():
+            return read_idx(candidate)
+    msg = f"{folder} has neither {name} nor {name}.gz"
+    raise FileNotFoundError(msg)
+
+
+def _image_set(parts: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]], names: tuple[str, ...]) -> ImageSet:
+    images = np.concatenate([np.asarray(part[0], dtype=np.uint8) for part in parts])
+    labels = np.concatenate([np.asarray(part[1], dtype=np.int64) for part in parts])
+    if labels.min() < 0 or labels.max() >= len(names):
+        msg = f"labels run from {labels.min()} to {labels.max()}, but there are {len(names)} classes"
+        raise ValueError(msg)
+    return ImageSet(images, labels, names)
+
+
+def imagenet_logits(
+    folder: PathLike,
+    model: str,
+    output: PathLike,
+    *,
+    batch_size: int = 64,
+    workers: int = 2,
+    device: str = "cpu",
+    on_batch: Callable[[int, int], None] | None = None,
+) -> None:
+    """Run one of torchvision's pretrained models over ImageNet's validation images and write logits and labels.
+
+    Parameters
+    ----------
+    folder : path
+        Validation images, one sub-folder for each of the 1000 synsets (``n01440764``, ...).
+    model : str
+        Name of a torchvision model, for example ``"densenet161"``, ``"resnet152"`` or ``"wide_resnet101_2"``.
+    output : path
+        .npz file that receives ``logits`` (float32), ``labels`` (int64) and ``class_names``.
+    batch_size, workers : int
+        Images a step, and processes that read them.
+    device : str, default="cpu"
+        Where torch computes.
+    on_batch : callable, optional
+        Called with the number of images done and their total.
+    """
+    from mixnmatch.experiments.training import require_torch, write_npz
+
+    torch = require_torch()
+    try:
+        import torchvision  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    except ModuleNotFoundError as error:
+        msg = "pretrained ImageNet models need torchvision; install it with: pip install torchvision"
+        raise ModuleNotFoundError(msg) from error
+    weights = torchvision.models.get_model_weights(model).IMAGENET1K_V1
+    # the sorted synset names are the order of the model's outputs
+    data = torchvision.datasets.ImageFolder(os.fspath(folder), transform=weights.transforms())
+    if len(data.classes) != 1000:
+        msg = f"{os.fspath(folder)} has {len(data.classes)} sub-folders; ImageNet's validation set has 1000 synsets"
+        raise ValueError(msg)
+    network = torchvision.models.get_model(model, weights=weights).eval().to(device)
+    logits = np.empty((len(data), 1000), dtype=np.float32)
+    done = 0
+    with torch.no_grad():
+        for images, _ in torch.utils.data.DataLoader(data, batch_size=batch_size, num_workers=workers):
+            logits[done : done + len(images)] = network(images.to(device)).cpu().numpy()
+            done += len(images)
+            if on_batch is not None:
+                on_batch(done, len(data))
+    labels = np.asarray(data.targets, dtype=np.int64)
+    write_npz(output, {"logits": logits, "labels": labels, "class_names": np.asarray(weights.meta["categories"])})

@@ -1,0 +1,133 @@
+"""NumPy files: .npy and .npz, without pickles, and without trusting what a header says about sizes."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy_format
+from numpy.typing import NDArray
+
+from mixnmatch.io.files import FileError, ScoreTable, check_input, listed
+
+# Deflate cannot shrink anything by more than this; a member that claims more is lying about its size.
+MOST_COMPRESSION = 1032
+_SAVE_HINT = "save it with numpy.savez(file, logits=..., labels=...), or probs=... for probabilities"
+
+
+def read_npy(path: Path) -> NDArray[Any]:
+    """Read one array, memory-mapped."""
+    check_input(path)
+    with path.open("rb") as file:
+        _check_header(path, "", file, path.stat().st_size)
+    try:
+        values: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError) as error:
+        raise FileError(path, f"is not a valid .npy file ({_first_line(error)})") from None
+    return values
+
+
+def read_npz(path: Path, *, logits: bool | None, weights: str | None, need_labels: bool) -> ScoreTable:
+    """Read scores (``logits`` or ``probs``), ``labels`` and, if there are any, ``weights`` and ``classes``."""
+    check_input(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
+            key = _scores_key(path, members, logits)
+            if need_labels and "labels" not in members:
+                raise FileError(path, f"has no array 'labels'; it holds {listed(sorted(members))}")
+            if weights is not None and weights not in members:
+                raise FileError(path, f"has no array {weights!r}; it holds {listed(sorted(members))}")
+            wanted = {"scores": key, "labels": "labels", "weights": weights or "weights", "classes": "classes"}
+            arrays = {
+                role: _read_member(path, archive, name, members[name])
+                for role, name in wanted.items()
+                if name in members
+            }
+    except zipfile.BadZipFile as error:
+        why = "is damaged or was cut short" if _starts_like_zip(path) else "is not an .npz file (not a zip archive)"
+        if "CRC" in str(error):
+            why = "is damaged: a checksum does not match"
+        raise FileError(path, why) from None
+    except (zlib.error, EOFError):
+        raise FileError(path, "is damaged: it cannot be decompressed") from None
+    except (NotImplementedError, RuntimeError) as error:  # an unknown compression, or encrypted
+        raise FileError(path, f"cannot be unpacked ({_first_line(error)})") from None
+    return ScoreTable(
+        path,
+        arrays["scores"],
+        key == "logits",
+        labels=arrays.get("labels"),
+        weights=arrays.get("weights"),
+        classes=arrays.get("classes"),
+    )
+
+
+def _scores_key(path: Path, members: dict[str, str], logits: bool | None) -> str:
+    """Name of the array of scores: it alone says whether they are logits."""
+    found = [name for name in ("logits", "probs") if name in members]
+    if not found:
+        holds = f"it holds {listed(sorted(members))}" if members else "it holds no arrays"
+        raise FileError(path, f"has no array 'logits' or 'probs'; {holds}; {_SAVE_HINT}")
+    if logits is None:
+        if len(found) == 2:
+            raise FileError(path, "holds both 'logits' and 'probs'; choose with --logits or --probs")
+        return found[0]
+    asked = "logits" if logits else "probs"
+    if asked not in found:
+        raise FileError(path, f"has no array {asked!r}, only {found[0]!r}; the name says what the scores are")
+    return asked
+
+
+def _read_member(path: Path, archive: zipfile.ZipFile, name: str, member: str) -> NDArray[Any]:
+    info = archive.getinfo(member)
+    if info.file_size > info.compress_size * MOST_COMPRESSION + 1024:
+        raise FileError(path, f"array {name!r} claims a size that its {info.compress_size} bytes cannot hold")
+    with archive.open(member) as file:
+        _check_header(path, name, file, info.file_size)
+    with archive.open(member) as file:
+        try:
+            return np.asarray(npy_format.read_array(file, allow_pickle=False))
+        except ValueError as error:
+            raise FileError(path, f"array {name!r} cannot be read ({_first_line(error)})") from None
+
+
+def _check_header(path: Path, name: str, file: IO[bytes], size: int) -> None:
+    """Raise an error unless the header is valid and describes an array that fills ``size`` bytes."""
+    what = f"array {name!r} " if name else ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            version = npy_format.read_magic(file)
+            read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+            shape, _, dtype = read(file)
+    except (ValueError, TypeError, OverflowError):
+        raise FileError(path, f"{what}is not in .npy format, or its header is damaged") from None
+    if dtype.hasobject:
+        why = f"{what}holds Python objects (pickles), which are not read; save plain numbers or strings"
+        raise FileError(path, why)
+    if dtype.fields is not None or dtype.subdtype is not None:
+        raise FileError(path, f"{what}holds records, not plain numbers or strings")
+    needed, given = math.prod(shape) * dtype.itemsize, size - file.tell()
+    if needed > given:
+        why = f"{what}was cut short: shape {_shape(shape)} needs {needed} bytes, there are {given}"
+        raise FileError(path, why)
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return " x ".join(str(size) for size in shape) or "()"
+
+
+def _starts_like_zip(path: str | os.PathLike[str]) -> bool:
+    with open(path, "rb") as file:
+        return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

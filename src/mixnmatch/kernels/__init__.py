@@ -1,0 +1,54 @@
+"""The hot kernels, in two backends behind one signature: a NumPy reference and a fused, compiled one.
+
+Both modules offer
+
+``nll_rows(x, y, beta)``
+    per row, at the tempered softmax p = softmax(beta x): log p_y, x_y - E_p[x], Var_p[x]
+``brier_rows(x, y, beta)``
+    per row: p_y, dp_y/dbeta, sum p^2, sum p dp/dbeta
+``mixture_rows(x, y, beta)``
+    per row, with q = softmax(x): p_y, dp_y/dbeta, sum p^2, sum p dp/dbeta, q_y, sum q^2, sum p q, sum q dp/dbeta
+``softmax_into(x, beta, out)`` and ``mixture_into(x, beta, weights, out)``
+    apply temperature scaling, and w1 softmax(beta x) + w2 softmax(x) + w3 / L
+``interpolate_into(x, function, out)``
+    a piecewise linear function of every entry
+``interpolate_columns_into(x, knots, values, slopes, left, offsets, out)``
+    a piecewise linear function for each column
+
+on a contiguous block ``x`` of float32 or float64 rows. Row results are float64 and depend on the row alone, so that a
+sum over rows does not depend on how they were cut into blocks.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from types import ModuleType
+
+# Entries from which compiled kernels pay for being loaded (about half a second, once in a process).
+COMPILED_FROM = 1_500_000
+
+
+@cache
+def compiled_available() -> bool:
+    """Whether the extra `fast` is installed."""
+    return find_spec("numba") is not None
+
+
+def choose(n_entries: int, backend: str = "auto") -> ModuleType:
+    """The backend for a fit or prediction on ``n_entries`` scores: chosen once, and never per block."""
+    if backend not in ("auto", "numpy", "numba"):
+        msg = f'backend must be "auto", "numpy" or "numba", got {backend!r}'
+        raise ValueError(msg)
+    if backend == "numba" or (backend == "auto" and n_entries >= COMPILED_FROM and compiled_available()):
+        from mixnmatch.kernels import _numba
+
+        return _numba
+    from mixnmatch.kernels import _numpy
+
+    return _numpy
+
+
+def backend_name(kernels: ModuleType) -> str:
+    """Short name of a backend, to be recorded with a fit."""
+    return kernels.__name__.rsplit("_", maxsplit=1)[-1]

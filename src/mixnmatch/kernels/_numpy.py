@@ -1,0 +1,124 @@
+"""Reference kernels in NumPy: the oracle of the tests, and all that small inputs need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch.kernels.lookup import Piecewise, positions
+
+Block = NDArray[Any]
+Labels = NDArray[np.intp]
+Rows = NDArray[np.float64]
+
+
+def _centred(x: Block) -> Block:
+    centred: Block = x - x.max(axis=1, keepdims=True)
+    return centred
+
+
+def _softmax(centred: Block, beta: float) -> Block:
+    p: Block = np.exp(centred * centred.dtype.type(beta))
+    p /= p.sum(axis=1, keepdims=True)
+    return p
+
+
+def _at(x: Block, y: Labels) -> Rows:
+    return x[np.arange(len(y)), y].astype(np.float64)
+
+
+def _dot(a: Block, b: Block) -> Rows:
+    return np.asarray(np.einsum("ij,ij->i", a, b), dtype=np.float64)
+
+
+def nll_rows(x: Block, y: Labels, beta: float) -> Rows:
+    """Log-probability of the label and its two derivatives' parts: log p_y, x_y - E_p[x], Var_p[x]."""
+    if x.shape[1] == 2:
+        return _nll_rows_binary(x, y, beta)
+    u = _centred(x)
+    e = np.exp(u * u.dtype.type(beta))
+    total = e.sum(axis=1).astype(np.float64)
+    mean = _dot(e, u) / total
+    e *= u
+    second = _dot(e, u) / total
+    u_y = _at(u, y)
+    return np.stack([beta * u_y - np.log(total), u_y - mean, np.maximum(second - mean**2, 0.0)])
+
+
+def _nll_rows_binary(x: Block, y: Labels, beta: float) -> Rows:
+    # With two classes everything is a function of the lead of the other class over the label.
+    lead = x[:, 0].astype(np.float64) - x[:, 1]
+    np.negative(lead, out=lead, where=y == 0)
+    size = np.abs(lead)
+    decay = np.exp(-beta * size)
+    # p of the other class: 1 / (1 + exp(-beta lead))
+    other = np.where(lead > 0, 1.0, decay) / (1.0 + decay)
+    log_p = -(np.maximum(beta * lead, 0.0) + np.log1p(decay))
+    return np.stack([log_p, -other * lead, decay / np.square(1.0 + decay) * np.square(lead)])
+
+
+def brier_rows(x: Block, y: Labels, beta: float) -> Rows:
+    """Parts of the squared error and of its derivative: p_y, dp_y, sum p^2, sum p dp."""
+    u = _centred(x)
+    p = _softmax(u, beta)
+    return np.stack(_brier_parts(u, p, y)[0])
+
+
+def _brier_parts(u: Block, p: Block, y: Labels) -> tuple[list[Rows], Block]:
+    slope = u - _dot(p, u)[:, None].astype(u.dtype)
+    slope *= p
+    return [_at(p, y), _at(slope, y), _dot(p, p), _dot(p, slope)], slope
+
+
+def mixture_rows(x: Block, y: Labels, beta: float) -> Rows:
+    """Parts of the squared error of w1 softmax(beta x) + w2 softmax(x) + w3 / L."""
+    u = _centred(x)
+    p, q = _softmax(u, beta), _softmax(u, 1.0)
+    parts, slope = _brier_parts(u, p, y)
+    return np.stack([*parts, _at(q, y), _dot(q, q), _dot(p, q), _dot(q, slope)])
+
+
+def softmax_into(x: Block, beta: float, out: Block) -> None:
+    """Write out = softmax(beta x), row by row."""
+    np.subtract(x, x.max(axis=1, keepdims=True), out=out)
+    out *= out.dtype.type(beta)
+    np.exp(out, out=out)
+    out /= out.sum(axis=1, keepdims=True)
+    np.maximum(out, np.finfo(out.dtype).tiny, out=out)
+
+
+def mixture_into(x: Block, beta: float, weights: NDArray[np.float64], out: Block) -> None:
+    """Write out = w1 softmax(beta x) + w2 softmax(x) + w3 / L, row by row."""
+    softmax_into(x, beta, out)
+    out *= out.dtype.type(weights[0])
+    if weights[1] > 0:
+        plain = np.empty_like(out)
+        softmax_into(x, 1.0, plain)
+        plain *= out.dtype.type(weights[1])
+        out += plain
+    out += out.dtype.type(weights[2] / x.shape[1])
+    np.maximum(out, np.finfo(out.dtype).tiny, out=out)
+
+
+def interpolate_into(x: Block, function: Piecewise, out: Block) -> None:
+    """Write out = function(x) for every entry of a contiguous block with entries in [0, 1]."""
+    k = positions(x, function.knots, function.lookup(x.dtype))
+    left = k < 0
+    np.maximum(k, 0, out=k)
+    if function.steps:
+        result = function.values[k]
+    else:
+        result = function.values[k] + function.slopes[k] * (x - function.knots[k])
+    result[left] = function.left
+    out[...] = result
+
+
+def interpolate_columns_into(
+    x: Block, knots: Rows, values: Rows, slopes: Rows, left: Rows, offsets: NDArray[np.int64], out: Block
+) -> None:
+    """Write out[:, k] = k-th function(x[:, k]): the functions are stored end to end, the k-th from offsets[k] on."""
+    for k, column in enumerate(np.ascontiguousarray(x.T)):
+        span = slice(offsets[k], offsets[k + 1])
+        out[:, k] = Piecewise(knots[span], values[span], slopes[span], float(left[k]))(column)

@@ -1,0 +1,245 @@
+"""What every calibration map is: a scikit-learn estimator that is fitted on a row source and applied block by block."""
+
+from __future__ import annotations
+
+from collections import deque
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from mixnmatch._passes import row_ranges, run_blocks
+from mixnmatch._rows import Block, RowSource
+from mixnmatch._scores import read_labels, read_scores, read_weight
+
+if TYPE_CHECKING:
+    from mixnmatch.maps.composition import Composition
+
+
+def read_rows(
+    scores: Any,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    logits: bool = False,
+    classes: Any = None,
+    weights: str = "frequency",
+) -> RowSource:
+    """Check scores, labels and weights, and return them as a source of rows."""
+    table = read_scores(scores, logits=logits)
+    labels, names = read_labels(y, table.n_rows, table.n_classes, classes)
+    return RowSource(table, labels, read_weight(sample_weight, table.n_rows, weights=weights), classes=names)
+
+
+class CalibrationMap(BaseEstimator):  # type: ignore[misc]
+    """Base of all calibration maps T: from probability vectors to better ones.
+
+    A map says three things about itself. ``accuracy_preserving``: the largest entry of every row stays the largest,
+    in floating point. ``injective``: different rows stay different, so that the calibration gain is exact and not only
+    a lower bound. ``strictly_increasing``: for binary maps, the function of the positive class is.
+
+    Subclasses implement ``_fit(source)``, which returns the fitted attributes and sets nothing, and one of
+    ``_log_proba(block)`` and ``_proba(block)``.
+    """
+
+    accuracy_preserving: bool = False
+    injective: bool = False
+    strictly_increasing: bool = False
+
+    # Attributes that make up a fitted map, in the order in which they are saved.
+    _fitted: ClassVar[tuple[str, ...]] = ()
+
+    # Bytes of a block that the map is applied to; None: what fits the cache.
+    _block_bytes: ClassVar[int | None] = None
+
+    logits: bool
+    classes: Any
+    weights: str
+
+    classes_: NDArray[Any]
+    n_classes_: int
+    total_weight_: float
+
+    def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the map from a calibration set.
+
+        Parameters
+        ----------
+        scores : array of shape (n, L) or (n,)
+            Probabilities, or logits if the map was made with ``logits=True``.
+        y : array of shape (n,)
+            Labels: column indices, or names of the columns (see ``classes``).
+        sample_weight : array of shape (n,), optional
+            Frequencies: a weight of k equals k repetitions of the row.
+        """
+        settings = self._input_settings()
+        return self._fit_source(read_rows(scores, y, sample_weight, **settings))
+
+    def _input_settings(self) -> dict[str, Any]:
+        return {
+            "logits": bool(getattr(self, "logits", False)),
+            "classes": getattr(self, "classes", None),
+            "weights": getattr(self, "weights", "frequency"),
+        }
+
+    def _fit_source(self, source: RowSource) -> Self:
+        """Fit on a source of rows; the map changes only once all has gone well."""
+        self._check_params()
+        attributes = self._fit(source)
+        attributes["classes_"] = source.classes if source.classes is not None else np.arange(source.n_classes)
+        attributes["n_classes_"] = source.n_classes
+        attributes["total_weight_"] = source.total_weight()
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+        for name, value in attributes.items():
+            setattr(self, name, value)
+        return self
+
+    def _check_params(self) -> None:
+        """Raise an error if a parameter has a value that it cannot have."""
+
+    def _fit(self, source: RowSource) -> dict[str, Any]:
+        raise NotImplementedError(type(self).__name__)
+
+    def predict_proba(self, scores: Any) -> NDArray[Any]:
+        """Calibrated probabilities, n x L: float32 for float32 scores, float64 otherwise."""
+        check_is_fitted(self, "n_classes_")
+        table = read_scores(scores, logits=self._input_settings()["logits"], n_classes=self.n_classes_)
+        source = RowSource(table)
+        out = np.empty((table.n_rows, table.n_classes), table.dtype)
+        keep = self.accuracy_preserving
+
+        def work(start: int, stop: int) -> None:
+            block, target = source.block(start, stop), out[start:stop]
+            self._proba_into(block, target)
+            if keep:
+                keep_argmax(block.values, target)
+
+        ranges = row_ranges(table.n_rows, table.row_bytes, block_bytes=self._block_bytes)
+        deque(run_blocks(work, ranges), maxlen=0)
+        return out
+
+    def predict(self, scores: Any) -> NDArray[Any]:
+        """Most probable class of each row."""
+        winner = self.predict_proba(scores).argmax(axis=1)
+        return np.asarray(self.classes_[winner])
+
+    def _proba_into(self, block: Block, out: NDArray[Any]) -> None:
+        out[...] = self._proba(block)
+
+    def _proba(self, block: Block) -> NDArray[Any]:
+        return np.exp(self._log_proba(block))
+
+    def _log_proba(self, block: Block) -> NDArray[np.float64]:
+        with np.errstate(divide="ignore"):
+            return np.log(self._proba(block).astype(np.float64, copy=False))
+
+    def __rshift__(self, after: Any) -> Composition:
+        """``a >> b``: first this map, then ``after``, fitted on what this one puts out."""
+        from mixnmatch.maps.composition import Composition
+
+        return Composition(self, after)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted map to one JSON file, atomically; :func:`mixnmatch.load` reads it."""
+        from mixnmatch.persistence import save
+
+        save(self, path)
+
+
+class BinaryMap(CalibrationMap):
+    """A map of the positive class of a binary problem, that combinators can also fit to many problems at once.
+
+    Subclasses implement ``_fit_columns(columns)``, which returns fitted arrays with the problems along their first
+    axis, and ``_transform(scores, problem_arrays)``. Used by itself it needs two classes.
+    """
+
+    def _fit(self, source: RowSource) -> dict[str, Any]:
+        from mixnmatch.maps.columns import Columns
+
+        if source.n_classes != 2:
+            name = type(self).__name__
+            msg = (
+                f"{name} is a map for two classes, but the scores have {source.n_classes}; "
+                f"use OneVsAll({name}()) or Pooled({name}())"
+            )
+            raise ValueError(msg)
+        return self._fit_columns(Columns(source, "positive"))
+
+    def _fit_columns(self, columns: Any) -> dict[str, Any]:
+        raise NotImplementedError(type(self).__name__)
+
+    def _transform_columns(self, block: Block, which: str) -> NDArray[np.float64]:
+        """Calibrated probability of every entry of a block, n x K for K problems ("positive", "each", "pooled")."""
+        raise NotImplementedError(type(self).__name__)
+
+    def _proba(self, block: Block) -> NDArray[Any]:
+        positive = self._transform_columns(block, "positive")[:, 0]
+        return np.stack([1 - positive, positive], axis=1)
+
+
+def check_smoothing(smoothing: Any) -> None:
+    """Raise an error unless ``smoothing`` can be one."""
+    if not is_number(smoothing) or smoothing < 0:
+        msg = f"smoothing must be a number from 0 on, got {smoothing!r}"
+        raise ValueError(msg)
+
+
+def is_number(value: Any) -> bool:
+    """Whether ``value`` is a finite real number."""
+    return isinstance(value, int | float | np.integer | np.floating) and bool(np.isfinite(value))
+
+
+def mix_with_uniform(p: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """Laplace smoothing, in place: (1 - share) p + share / L."""
+    if share > 0:
+        p *= 1 - share
+        p += share / p.shape[1]
+    return p
+
+
+def keep_argmax(given: NDArray[Any], out: NDArray[Any]) -> None:
+    """Repair rounding: where the largest entry of ``out`` is not that of ``given``, raise the winner just above it.
+
+    Mathematically the maps that call this keep the order of a row. In floating point a lead of one unit in the last
+    place can vanish in a softmax or a sum; then the entry that should win ties with, or falls just behind, another.
+    """
+    rows = np.arange(len(given))
+    winner = given.argmax(axis=1)
+    found = out.argmax(axis=1)
+    lost = rows[winner != found]
+    if lost.size:
+        out[lost, winner[lost]] = np.nextafter(out[lost, found[lost]], out.dtype.type(np.inf))
+
+
+def accuracy_preserved(before: Any, after: Any, *, logits: bool = False) -> bool:
+    """Whether every row of ``after`` has its largest entry where ``before`` has it.
+
+    For tables of n x L only the order of a row's entries matters, so ``before`` may be logits or probabilities. A
+    vector is the positive class of a binary problem; ``logits`` says whether ``before`` is one of logits.
+
+    Examples
+    --------
+    >>> accuracy_preserved([[0.9, 0.1], [0.4, 0.6]], [[0.6, 0.4], [0.2, 0.8]])
+    True
+    >>> accuracy_preserved([[0.9, 0.1]], [[0.4, 0.6]])
+    False
+    """
+    first, second = _winners(before, 0.0 if logits else 0.5), _winners(after, 0.5)
+    if first.shape != second.shape:
+        msg = f"there are {len(first)} rows before and {len(second)} after"
+        raise ValueError(msg)
+    return bool((first == second).all())
+
+
+def _winners(scores: Any, threshold: float) -> NDArray[np.intp]:
+    values = np.asarray(scores)
+    if values.ndim == 1:
+        return (values > threshold).astype(np.intp)
+    if values.ndim == 2:
+        return np.asarray(values.argmax(axis=1))
+    msg = f"scores must have shape (n, L) or (n,), got {values.shape}"
+    raise ValueError(msg)

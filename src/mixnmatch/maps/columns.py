@@ -1,0 +1,114 @@
+"""Binary problems inside a table of scores: the positive class, each class against the rest, or all entries pooled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._passes import total
+from mixnmatch._rows import Block, RowSource
+
+T = TypeVar("T")
+WAYS = ("positive", "each", "pooled")
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Entries of a block as m x K binary problems: scores, which are positive, and weights of the m rows."""
+
+    scores: NDArray[Any]
+    positive: NDArray[np.bool_]
+    weight: NDArray[np.float64] | None
+
+    def weighted(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sum of values (m x K, or m x K x ...) over rows."""
+        return np.asarray(values.sum(axis=0) if self.weight is None else np.tensordot(self.weight, values, axes=1))
+
+
+def weighted_count(index: NDArray[Any], weight: NDArray[Any], size: int) -> NDArray[np.float64]:
+    """Total weight of each index from 0 to ``size``."""
+    return np.bincount(index, weight, size).astype(np.float64, copy=False)
+
+
+def take(values: NDArray[Any], way: str) -> NDArray[Any]:
+    """Entries of an n x L table that the problems look at, as m x K."""
+    if way == "positive":
+        return values[:, 1:]
+    return values if way == "each" else values.reshape(-1, 1)
+
+
+def entries(block: Block, way: str) -> Entries:
+    """Scores, labels and weights of the binary problems in a block."""
+    positive = np.zeros(block.values.shape, dtype=bool)
+    positive[np.arange(len(block.y)), block.y] = True
+    weight = block.weight
+    if way == "pooled" and weight is not None:
+        weight = np.repeat(weight, block.values.shape[1])
+    return Entries(take(block.probabilities(), way), take(positive, way), weight)
+
+
+def log_odds_parts(block: Block, way: str, floor: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Log p and log(1 - p) of the entries, neither below the logarithm of ``floor``."""
+    log_p = block.log_probabilities()
+    if log_p.shape[1] == 2:
+        log_not = log_p[:, ::-1]
+    else:
+        p = np.exp(log_p)
+        with np.errstate(divide="ignore"):
+            log_not = np.log1p(-np.minimum(p, 1.0))
+        # Next to 1 the difference 1 - p has no digits left: there it is the sum of the other entries.
+        rows, top = np.arange(len(p)), p.argmax(axis=1)
+        p[rows, top] = 0.0
+        with np.errstate(divide="ignore"):
+            log_not[rows, top] = np.log(p.sum(axis=1))
+    lowest = np.log(floor)
+    return take(np.maximum(log_p, lowest), way), take(np.maximum(log_not, lowest), way)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A source of rows seen as K binary problems."""
+
+    source: RowSource
+    way: str
+
+    @property
+    def n_problems(self) -> int:
+        """Number of problems K."""
+        return self.source.n_classes if self.way == "each" else 1
+
+    def positive_weights(self) -> NDArray[np.float64]:
+        """Weight of the positive entries of each problem."""
+        weights = self.source.class_weights()
+        if self.way == "each":
+            return weights
+        return weights[1:] if self.way == "positive" else weights.sum(keepdims=True)
+
+    def entry_weight(self) -> float:
+        """Weight of all entries of a problem."""
+        per_row = self.source.n_classes if self.way == "pooled" else 1
+        return self.source.total_weight() * per_row
+
+    def total(self, statistic: Callable[..., T], *args: Any, block_bytes: int | None = None) -> T:
+        """Sum of ``statistic(block, way, *args)`` over blocks."""
+        return total(self.map_blocks(statistic, *args, block_bytes=block_bytes))
+
+    def map_blocks(self, statistic: Callable[..., T], *args: Any, block_bytes: int | None = None) -> Iterator[T]:
+        """``statistic(block, way, *args)`` for every block."""
+        return self.source.map_blocks(statistic, self.way, *args, block_bytes=block_bytes)
+
+    def gathered(self) -> list[tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.float64]]]:
+        """All entries of each problem in memory: scores, labels and weights, sorted by score."""
+        parts = list(self.map_blocks(entries))
+        scores = np.concatenate([part.scores for part in parts])
+        positive = np.concatenate([part.positive for part in parts])
+        weight = np.concatenate([np.ones(len(p.scores)) if p.weight is None else p.weight for p in parts])
+        found = []
+        for k in range(scores.shape[1]):
+            order = np.argsort(scores[:, k], kind="stable")
+            found.append((scores[order, k], positive[order, k], weight[order]))
+        return found

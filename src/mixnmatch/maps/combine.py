@@ -1,0 +1,132 @@
+"""Pooled and one-vs-all: two ways to turn a binary map into a map of many classes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from mixnmatch._rows import Block, RowSource
+from mixnmatch.maps.base import BinaryMap, CalibrationMap, check_smoothing, mix_with_uniform
+from mixnmatch.maps.columns import Columns
+from mixnmatch.maps.external import binary_map
+
+
+class _Shared(CalibrationMap):
+    """What pooled and one-vs-all have in common: a binary map inside, normalised rows, smoothing."""
+
+    _fitted: ClassVar[tuple[str, ...]] = ("map_", "mixing_")
+
+    map_: BinaryMap
+    mixing_: float
+
+    def __init__(
+        self,
+        map: Any,  # noqa: A002
+        *,
+        smoothing: float = 1.0,
+        logits: bool = False,
+        classes: Any = None,
+        weights: str = "frequency",
+    ):
+        self.map = map
+        self.smoothing = smoothing
+        self.logits = logits
+        self.classes = classes
+        self.weights = weights
+
+    def _check_params(self) -> None:
+        check_smoothing(self.smoothing)
+
+    def _way(self, n_classes: int) -> str:
+        raise NotImplementedError(type(self).__name__)
+
+    def _fit(self, source: RowSource) -> dict[str, Any]:
+        inner = binary_map(clone(self.map, safe=False))
+        inner._check_params()
+        for name, value in inner._fit_columns(Columns(source, self._way(source.n_classes))).items():
+            setattr(inner, name, value)
+        inner.classes_, inner.n_classes_ = np.arange(2), 2
+        inner.total_weight_ = source.total_weight()
+        return {"map_": inner, "mixing_": min(1.0, self.smoothing / (source.total_weight() + 1))}
+
+    def _proba(self, block: Block) -> NDArray[Any]:
+        way = self._way(block.values.shape[1])
+        g = self.map_._transform_columns(block, way)
+        g = np.hstack([1 - g, g]) if way == "positive" else g.reshape(block.values.shape)
+        total = g.sum(axis=1, keepdims=True)
+        if (total <= 0).any():  # nothing is known of such a row: leave it as it came
+            empty = total[:, 0] <= 0
+            g[empty] = block.probabilities()[empty]
+            total = g.sum(axis=1, keepdims=True)
+        g /= total
+        return mix_with_uniform(g, self.mixing_)
+
+
+class Pooled(_Shared):
+    r"""The paper's data ensemble: one binary map g learned on all n L entries, applied to every entry, normalised.
+
+    .. math:: T(z) = (g(z_1), \ldots, g(z_L)) / \sum_l g(z_l)
+
+    With a strictly increasing g this is the paper's accuracy-preserving form (Def. 3.1);
+    ``Pooled(Isotonic(strict=True))`` is multi-class isotonic regression, IRM.
+
+    Parameters
+    ----------
+    map : BinaryMap, or any object with fit and predict_proba
+        The binary map to learn.
+    smoothing : float
+        Rows are mixed with the uniform distribution, with weight c / (n + 1) for smoothing c, so that no entry is below
+        c / ((n + 1) L) and log loss is finite. 0: the paper's map, zeros included.
+    logits, classes, weights
+        As for :class:`TemperatureScaling`.
+
+    Examples
+    --------
+    >>> from mixnmatch import Isotonic
+    >>> irm = Pooled(Isotonic(strict=True))
+    >>> irm.accuracy_preserving
+    True
+    """
+
+    def _way(self, n_classes: int) -> str:
+        return "pooled"
+
+    @property
+    def accuracy_preserving(self) -> bool:  # type: ignore[override]
+        """Whether the order of a row is kept: if the shared function increases strictly."""
+        return bool(getattr(self.map, "strictly_increasing", False))
+
+    @property
+    def injective(self) -> bool:  # type: ignore[override]
+        """Whether different rows stay different: if the shared function increases strictly."""
+        return bool(getattr(self.map, "strictly_increasing", False))
+
+
+class OneVsAll(_Shared):
+    """One binary map for each class, learned against the rest; rows are normalised.
+
+    ``OneVsAll(Isotonic())`` is IROvA. With two classes there is one problem: the second class, and its complement.
+
+    Parameters
+    ----------
+    map : BinaryMap, or any object with fit and predict_proba
+        The binary map to learn.
+    smoothing : float
+        As for :class:`Pooled`.
+    logits, classes, weights
+        As for :class:`TemperatureScaling`.
+
+    Examples
+    --------
+    >>> from mixnmatch import Isotonic
+    >>> OneVsAll(Isotonic())
+    OneVsAll(map=Isotonic())
+    """
+
+    _block_bytes = 1 << 23  # a column of a block should be long enough to pay for a call
+
+    def _way(self, n_classes: int) -> str:
+        return "positive" if n_classes == 2 else "each"

@@ -1,0 +1,112 @@
+"""Composition: one map after another, each fitted on what the one before puts out."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from mixnmatch._rows import Block, RowSource
+from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.external import calibration_map
+
+
+class Composition(CalibrationMap):
+    """First one map, then another: ``first >> second``.
+
+    The second map is fitted on the outputs of the first for the same calibration set. After a first map with few
+    parameters that costs nothing; after one with many (structured matrix scaling, say) its outputs on the rows that it
+    was fitted on are too good, and ``cv`` fits the second map on outputs of copies of the first that have not seen
+    the row.
+
+    Parameters
+    ----------
+    first, second : maps
+        Any maps, or objects with fit and predict_proba. Whether scores are logits, the names of the columns and the
+        meaning of weights are what ``first`` says.
+    cv : int, optional
+        Number of folds for cross-fitting the outputs of the first map. A row's fold is a hash of its index.
+    random_state : int
+        Seed of that hash.
+
+    Examples
+    --------
+    >>> from mixnmatch import Isotonic, OneVsAll, TemperatureScaling
+    >>> TemperatureScaling() >> OneVsAll(Isotonic())
+    Composition(first=TemperatureScaling(), second=OneVsAll(map=Isotonic()))
+    """
+
+    _fitted: ClassVar[tuple[str, ...]] = ("first_", "second_")
+
+    first_: CalibrationMap
+    second_: CalibrationMap
+
+    def __init__(self, first: Any, second: Any, *, cv: int | None = None, random_state: int = 0):
+        self.first = first
+        self.second = second
+        self.cv = cv
+        self.random_state = random_state
+
+    @property
+    def accuracy_preserving(self) -> bool:  # type: ignore[override]
+        """Whether both maps preserve accuracy."""
+        return all(getattr(part, "accuracy_preserving", False) for part in (self.first, self.second))
+
+    @property
+    def injective(self) -> bool:  # type: ignore[override]
+        """Whether both maps are injective."""
+        return all(getattr(part, "injective", False) for part in (self.first, self.second))
+
+    def _input_settings(self) -> dict[str, Any]:
+        return calibration_map(self.first)._input_settings()
+
+    def _check_params(self) -> None:
+        if self.cv is not None and (not isinstance(self.cv, int) or self.cv < 2):
+            msg = f"cv must be None or a number of folds from 2 on, got {self.cv!r}"
+            raise ValueError(msg)
+
+    def _fit(self, source: RowSource) -> dict[str, Any]:
+        first = calibration_map(clone(self.first, safe=False))._fit_source(source)
+        seen = source.through(first if self.cv is None else self._cross_fitted(source))
+        second = calibration_map(clone(self.second, safe=False))._fit_source(seen)
+        return {"first_": first, "second_": second}
+
+    def _cross_fitted(self, source: RowSource) -> CrossFitted:
+        assert self.cv is not None
+        folds = range(self.cv)
+        rest = [source.fold(k, self.cv, keep=False, seed=self.random_state) for k in folds]
+        maps = [calibration_map(clone(self.first, safe=False))._fit_source(part) for part in rest]
+        return CrossFitted(maps, self.random_state)
+
+    def _log_proba(self, block: Block) -> NDArray[np.float64]:
+        return self.second_._log_proba(block.after(self.first_))
+
+    def _proba(self, block: Block) -> NDArray[Any]:
+        return self.second_._proba(block.after(self.first_))
+
+
+class CrossFitted(CalibrationMap):
+    """Out-of-fold outputs of a map on the rows that it is fitted on: each row from the copy that has not seen it.
+
+    Parameters
+    ----------
+    maps : list of fitted maps
+        The k-th was fitted on all rows but those of fold k.
+    seed : int
+        Seed of the hash that says which fold a row is in.
+    """
+
+    def __init__(self, maps: list[CalibrationMap], seed: int):
+        self.maps = maps
+        self.seed = seed
+
+    def _log_proba(self, block: Block) -> NDArray[np.float64]:
+        fold = block.folds(len(self.maps), self.seed)
+        out = np.empty(block.values.shape)
+        for k, fitted in enumerate(self.maps):
+            rows = fold == k
+            if rows.any():
+                out[rows] = fitted._log_proba(block.rows(rows))
+        return out

@@ -1,0 +1,328 @@
+"""The paper's ensemble: a weighted sum of accuracy-preserving maps of one family, weights and parameters together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._rows import Block, RowSource
+from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.columns import Columns, log_odds_parts
+from mixnmatch.maps.logistic import SMALLEST_SLOPE, BetaScaling, LogisticMap, PlattScaling, sigmoid
+from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
+
+Array = NDArray[np.float64]
+INFORMATIVE = 1e-6
+
+
+class Family(Protocol):
+    """A parametric family of strictly increasing functions g on [0, 1], given by log g."""
+
+    @property
+    def lower(self) -> tuple[float, ...]:
+        """Lower bounds of the parameters."""
+
+    @property
+    def identity(self) -> tuple[float, ...]:
+        """Parameters with g(z) = z."""
+
+    def log_g(self, log_p: Array, log_not: Array, theta: Array) -> Array:
+        """Log g at scores given as log p and log(1 - p)."""
+
+    def pull_back(self, log_p: Array, log_not: Array, theta: Array, slope: Array) -> Array:
+        """Gradient in theta of a function whose slope in log g is ``slope``."""
+
+    def single(self, source: RowSource, floor: float, loss: str) -> Array:
+        """Parameters of one member alone, to start from."""
+
+
+@dataclass(frozen=True)
+class TemperatureFamily:
+    """g(z) = z^beta: temperature scaling."""
+
+    lower: tuple[float, ...] = (SMALLEST_SLOPE,)
+    identity: tuple[float, ...] = (1.0,)
+
+    def log_g(self, log_p: Array, log_not: Array, theta: Array) -> Array:
+        """Log g."""
+        return np.asarray(theta[0] * log_p)
+
+    def pull_back(self, log_p: Array, log_not: Array, theta: Array, slope: Array) -> Array:
+        """Gradient in theta."""
+        return np.array([np.vdot(slope, log_p)])
+
+    def single(self, source: RowSource, floor: float, loss: str) -> Array:
+        """Temperature scaling alone."""
+        return np.array([fit_beta(source, loss, floor)[0]])
+
+
+@dataclass(frozen=True)
+class LogisticFamily:
+    """g = sigmoid(theta . features): Platt scaling (two parameters) or beta scaling (three)."""
+
+    beta: bool
+
+    @property
+    def lower(self) -> tuple[float, ...]:
+        """Slopes are positive."""
+        return (SMALLEST_SLOPE, SMALLEST_SLOPE, -np.inf) if self.beta else (SMALLEST_SLOPE, -np.inf)
+
+    @property
+    def identity(self) -> tuple[float, ...]:
+        """Sigmoid of the logit."""
+        return (1.0, 1.0, 0.0) if self.beta else (1.0, 0.0)
+
+    def _argument(self, log_p: Array, log_not: Array, theta: Array) -> Array:
+        second = theta[1] if self.beta else theta[0]
+        return np.asarray(theta[0] * log_p - second * log_not + theta[-1])
+
+    def log_g(self, log_p: Array, log_not: Array, theta: Array) -> Array:
+        """Log g."""
+        x = self._argument(log_p, log_not, theta)
+        return np.asarray(np.minimum(x, 0.0) - np.log1p(np.exp(-np.abs(x))))
+
+    def pull_back(self, log_p: Array, log_not: Array, theta: Array, slope: Array) -> Array:
+        """Gradient in theta."""
+        inner = slope * sigmoid(-self._argument(log_p, log_not, theta))
+        first, second, last = np.vdot(inner, log_p), -np.vdot(inner, log_not), inner.sum()
+        return np.array([first, second, last] if self.beta else [first + second, last])
+
+    def single(self, source: RowSource, floor: float, loss: str) -> Array:
+        """The pooled binary map."""
+        binary: LogisticMap = BetaScaling(loss=loss) if self.beta else PlattScaling(loss=loss)
+        found: Array = binary._fit_columns(Columns(source, "pooled"))["coef_"][0]
+        return found
+
+
+FAMILIES: dict[str, Family] = {
+    "temperature": TemperatureFamily(),
+    "platt": LogisticFamily(beta=False),
+    "beta": LogisticFamily(beta=True),
+}
+
+
+class Ensemble(CalibrationMap):
+    r"""Model ensemble of one accuracy-preserving family: :math:`T(z) = \sum_j w_j T(z; \theta_j)`, w on the simplex.
+
+    Each member has the paper's accuracy-preserving form (Def. 3.1),
+    :math:`T(z; \theta)_l = g_\theta(z_l) / \sum_k g_\theta(z_k)`. As in ensemble temperature scaling, the identity and
+    the uniform prediction are members beside the free ones; all weights and parameters are fitted together.
+    ``Ensemble("beta")`` is ensemble beta scaling, ``Ensemble("platt")`` ensemble Platt scaling;
+    ``Ensemble("temperature")`` is ETS (:class:`EnsembleTemperatureScaling` finds the same, faster).
+
+    Parameters
+    ----------
+    family : {"temperature", "platt", "beta"} or Family
+        Where members come from.
+    free : int
+        Number of members with free parameters.
+    fixed : bool
+        Whether the identity and the uniform prediction are members.
+    loss : {"nll", "brier"}
+        What is minimised on the calibration set.
+    logits, classes, weights
+        As for :class:`TemperatureScaling`.
+
+    Attributes
+    ----------
+    theta_ : array of shape (free, P)
+        Parameters of the free members.
+    member_weights_ : array
+        Weights of the free members, then of the identity and the uniform prediction.
+    loss_ : float
+        Mean loss on the calibration set.
+
+    Notes
+    -----
+    The problem is not convex: it is solved by sequential quadratic programming from several starts, among them the
+    single member that is best alone, so the loss on the calibration set is never above that of the single map.
+
+    Examples
+    --------
+    >>> Ensemble("beta", loss="brier")
+    Ensemble(family='beta', loss='brier')
+    """
+
+    accuracy_preserving = True
+    injective = True
+    _fitted: ClassVar[tuple[str, ...]] = ("theta_", "member_weights_", "log_floor_", "loss_")
+
+    theta_: Array
+    member_weights_: Array
+    log_floor_: float
+    loss_: float
+
+    def __init__(
+        self,
+        family: Any = "temperature",
+        *,
+        free: int = 1,
+        fixed: bool = True,
+        loss: str = "nll",
+        logits: bool = False,
+        classes: Any = None,
+        weights: str = "frequency",
+    ):
+        self.family = family
+        self.free = free
+        self.fixed = fixed
+        self.loss = loss
+        self.logits = logits
+        self.classes = classes
+        self.weights = weights
+
+    def _check_params(self) -> None:
+        check_loss(self.loss)
+        if isinstance(self.family, str) and self.family not in FAMILIES:
+            msg = f"family must be one of {sorted(FAMILIES)} or a Family, got {self.family!r}"
+            raise ValueError(msg)
+        if not isinstance(self.free, int) or self.free < 1:
+            msg = f"free must be a whole number from 1 on, got {self.free!r}"
+            raise ValueError(msg)
+
+    def _family(self) -> Family:
+        return FAMILIES[self.family] if isinstance(self.family, str) else self.family
+
+    def _fit(self, source: RowSource) -> dict[str, Any]:
+        family, floor, n = self._family(), source.log_floor(), source.total_weight()
+        members = _Members(family, self.free, bool(self.fixed), self.loss, floor)
+
+        def mean(packed: Array) -> tuple[float, Array]:
+            found = source.total(ensemble_statistic, members, packed)
+            return float(found[0] / n), found[1:] / n
+
+        single = family.single(source, floor, self.loss)
+        alone = _polish(mean, members, members.pack(np.tile(single, (self.free, 1)), members.first_only()))
+        starts = [alone, *members.spread(alone)]
+        fits = [alone, *(_polish_all(mean, members, start) for start in starts)]
+        best = min(fits, key=lambda packed: mean(packed)[0])
+        theta, w = members.unpack(best)
+        return {
+            "theta_": theta,
+            "member_weights_": _keep_informative(w) if self.fixed else w,
+            "log_floor_": floor,
+            "loss_": mean(best)[0],
+        }
+
+    def _log_proba(self, block: Block) -> Array:
+        log_p, log_not = log_odds_parts(block, "each", self.log_floor_)
+        family = self._family()
+        logs = [log_softmax(family.log_g(log_p, log_not, theta)) for theta in self.theta_]
+        if self.fixed:
+            logs += [log_softmax(log_p.copy()), np.full(log_p.shape, -np.log(log_p.shape[1]))]
+        with np.errstate(divide="ignore"):
+            weighted = np.stack(logs) + np.log(self.member_weights_)[:, None, None]
+        top = weighted.max(axis=0)
+        return np.asarray(top + np.log(np.exp(weighted - top).sum(axis=0)))
+
+
+@dataclass(frozen=True)
+class _Members:
+    """How parameters and weights are laid out in one vector: all theta, then all weights."""
+
+    family: Family
+    free: int
+    fixed: bool
+    loss: str
+    floor: float
+
+    @property
+    def size(self) -> int:
+        return self.free + (2 if self.fixed else 0)
+
+    @property
+    def n_theta(self) -> int:
+        return self.free * len(self.family.lower)
+
+    def pack(self, theta: Array, w: Array) -> Array:
+        return np.concatenate([theta.ravel(), w])
+
+    def unpack(self, packed: Array) -> tuple[Array, Array]:
+        return packed[: self.n_theta].reshape(self.free, -1), packed[self.n_theta :]
+
+    def first_only(self) -> Array:
+        return np.asarray(np.eye(self.size)[0])
+
+    def spread(self, alone: Array) -> list[Array]:
+        """Starts around the single member: mixed with the others, and pushed apart from each other."""
+        theta, _ = self.unpack(alone)
+        slopes = np.isfinite(np.array(self.family.lower))
+        found = []
+        for factor in (1.0, 2.0, 0.5):
+            moved = theta.copy()
+            moved[:, slopes] *= factor ** (1.0 + np.arange(self.free))[:, None]
+            w = np.full(self.size, 0.2 / max(1, self.size - 1))
+            w[0] = 0.8
+            found.append(self.pack(moved, w / w.sum()))
+        return found
+
+
+def ensemble_statistic(block: Block, members: _Members, packed: Array) -> Array:
+    """Loss of a block and its gradient in all parameters and weights, in one vector."""
+    theta, w = members.unpack(packed)
+    log_p, log_not = log_odds_parts(block, "each", members.floor)
+    rows, y = np.arange(len(block.y)), block.y
+    parts = [np.exp(log_softmax(members.family.log_g(log_p, log_not, t))) for t in theta]
+    if members.fixed:
+        parts += [np.exp(log_softmax(log_p.copy())), np.full(log_p.shape, 1 / log_p.shape[1])]
+    mixed = np.tensordot(w, np.stack(parts), axes=1)
+    weight = np.ones(len(y)) if block.weight is None else block.weight
+    slope = np.zeros_like(mixed)  # of the loss in the mixed probabilities
+    if members.loss == "nll":
+        at = np.maximum(mixed[rows, y], 1e-300)
+        value = -(weight @ np.log(at))
+        slope[rows, y] = -weight / at
+    else:
+        residual = mixed.copy()
+        residual[rows, y] -= 1
+        value = weight @ np.einsum("ij,ij->i", residual, residual)
+        slope = 2 * weight[:, None] * residual
+    in_w = np.array([np.vdot(slope, part) for part in parts])
+    in_theta = []
+    for j, t in enumerate(theta):
+        inner = parts[j] * (slope - np.einsum("ij,ij->i", slope, parts[j])[:, None]) * w[j]
+        in_theta.append(members.family.pull_back(log_p, log_not, t, inner))
+    return np.concatenate([[value], *in_theta, in_w])
+
+
+def _keep_informative(w: Array) -> Array:
+    if w[:-1].sum() >= INFORMATIVE:
+        return w
+    kept = np.zeros_like(w)
+    kept[0], kept[-1] = INFORMATIVE, 1 - INFORMATIVE
+    return kept
+
+
+def _polish(mean: Any, members: _Members, packed: Array) -> Array:
+    """Best parameters of the first member alone."""
+    from scipy.optimize import minimize
+
+    width = len(members.family.lower)
+    w = members.first_only()
+
+    def evaluate(theta: Array) -> tuple[float, Array]:
+        value, gradient = mean(members.pack(np.tile(theta, (members.free, 1)), w))
+        return value, gradient[:width]
+
+    bounds = [(low, np.inf) for low in members.family.lower]
+    options = {"ftol": 1e-13, "gtol": 1e-9}
+    found = minimize(evaluate, packed[:width], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return members.pack(np.tile(found.x, (members.free, 1)), w)
+
+
+def _polish_all(mean: Any, members: _Members, start: Array) -> Array:
+    """Sequential quadratic programming in all parameters, weights on the simplex."""
+    from scipy.optimize import minimize
+
+    is_weight = np.concatenate([np.zeros(members.n_theta), np.ones(members.size)])
+    simplex = {"type": "eq", "fun": lambda x: is_weight @ x - 1, "jac": lambda x: is_weight}
+    bounds: list[tuple[float, float]] = [(low, np.inf) for low in members.family.lower] * members.free
+    bounds += [(0.0, 1.0)] * members.size
+    options = {"maxiter": 200, "ftol": 1e-12}
+    found = minimize(mean, start, jac=True, method="SLSQP", bounds=bounds, constraints=[simplex], options=options)
+    theta, w = members.unpack(found.x)
+    w = np.maximum(w, 0.0)
+    return members.pack(np.maximum(theta, np.array(members.family.lower)), w / w.sum())

@@ -1,0 +1,328 @@
+"""Ensemble temperature scaling: the paper's three-member ensemble, fitted jointly."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import combinations
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._rows import Block, RowSource
+from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.temperature import LOOK, check_loss, fit_beta, log_softmax, root_of_slope
+
+Vector = NDArray[np.float64]
+# Weight that the two members which look at the scores keep between them, so that the order of a row survives.
+INFORMATIVE = 1e-6
+# Nodes of the scan over beta, as multiples of the inverse temperature that is best for temperature scaling alone.
+SCAN = 2.0 ** np.array([-6.0, -4.0, -3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0])
+
+
+class EnsembleTemperatureScaling(CalibrationMap):
+    r"""Ensemble temperature scaling, ETS: :math:`T(z; w, t) = w_1 T(z; t) + w_2 z + w_3 / L`.
+
+    The three members are temperature scaling with temperatures t, 1 and infinity. The temperature and the weights are
+    fitted jointly, weights on the simplex.
+
+    Parameters
+    ----------
+    loss : {"nll", "brier"}
+        What is minimised on the calibration set: log loss, or squared error as in the paper.
+    logits : bool
+        Whether scores are logits rather than probabilities.
+    classes : sequence, optional
+        Names of the columns.
+    weights : {"frequency", "importance"}
+        What sample weights mean.
+
+    Attributes
+    ----------
+    beta_ : float
+        Inverse temperature 1 / t of the free member.
+    member_weights_ : array of shape (3,)
+        Weights of T(z; t), of z, and of the uniform prediction.
+    loss_ : float
+        Mean loss on the calibration set.
+    backend_ : str
+        Kernels that the fit used.
+
+    Notes
+    -----
+    For a fixed temperature the problem is convex in the weights; jointly it is not (the paper calls it convex), and can
+    have several local optima in t. A scan over t on a sample of the rows finds the promising ones, each is refined on
+    all rows, and the best is kept together with the optimum at the temperature of temperature scaling, so that the loss
+    on the calibration set is never above that of temperature scaling, of the identity, of the uniform prediction or of
+    fitting t first and the weights afterwards.
+
+    References
+    ----------
+    Zhang, Kailkhura, Han (2020). Mix-n-Match: ensemble and compositional methods for uncertainty calibration in deep
+    learning. ICML. Section 3.2.2.
+
+    Examples
+    --------
+    >>> scores = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.4, 0.6]]
+    >>> map = EnsembleTemperatureScaling(loss="brier").fit(scores, [0, 1, 1, 1])
+    >>> map.predict_proba([[0.9, 0.1]]).round(3)
+    array([[0.718, 0.282]])
+    """
+
+    accuracy_preserving = True
+    injective = True
+    _fitted: ClassVar[tuple[str, ...]] = ("beta_", "member_weights_", "log_floor_", "loss_", "backend_")
+
+    beta_: float
+    member_weights_: Vector
+    log_floor_: float
+    loss_: float
+    backend_: str
+
+    def __init__(self, *, loss: str = "nll", logits: bool = False, classes: Any = None, weights: str = "frequency"):
+        self.loss = loss
+        self.logits = logits
+        self.classes = classes
+        self.weights = weights
+
+    @property
+    def temperature_(self) -> float:
+        """Temperature of the free member."""
+        return 1 / self.beta_
+
+    def _check_params(self) -> None:
+        check_loss(self.loss)
+
+    def _fit(self, source: RowSource) -> dict[str, Any]:
+        floor = source.log_floor()
+        beta_ts, _, _ = fit_beta(source, self.loss, floor)
+        fit = _fit_nll if self.loss == "nll" else _fit_brier
+        beta, weights, value = fit(source, beta_ts, floor)
+        return {
+            "beta_": beta,
+            "member_weights_": _keep_informative(weights),
+            "log_floor_": floor,
+            "loss_": value / source.total_weight(),
+            "backend_": source.backend,
+        }
+
+    def _proba_into(self, block: Block, out: NDArray[Any]) -> None:
+        block.kernels.mixture_into(block.log_scores(self.log_floor_), self.beta_, self.member_weights_, out)
+
+    def _log_proba(self, block: Block) -> Vector:
+        u = block.log_scores(self.log_floor_).astype(np.float64)
+        w1, w2, w3 = np.log(np.maximum(self.member_weights_, np.finfo(float).tiny))
+        mixed = np.logaddexp(w1 + log_softmax(self.beta_ * u), w2 + log_softmax(u))
+        return np.asarray(np.logaddexp(mixed, w3 - np.log(u.shape[1])))
+
+
+def _keep_informative(weights: Vector) -> Vector:
+    if weights[0] + weights[1] >= INFORMATIVE:
+        return weights
+    return np.array([INFORMATIVE, 0.0, 1 - INFORMATIVE])
+
+
+def simplex_minimum(gram: NDArray[np.float64], linear: Vector) -> Vector:
+    """Minimise w' gram w - 2 linear' w over the simplex, exactly: the best among the optima on all of its faces."""
+    members = len(linear)
+    best, least = np.full(members, 1 / members), np.inf
+    for size in range(1, members + 1):
+        for face in map(list, combinations(range(members), size)):
+            system = np.ones((size + 1, size + 1))
+            system[:size, :size] = gram[np.ix_(face, face)]
+            system[size, size] = 0.0
+            solution = np.linalg.lstsq(system, np.append(linear[face], 1.0), rcond=1e-13)[0][:size]
+            if solution.min() < -1e-12:
+                continue
+            weights = np.zeros(members)
+            weights[face] = np.maximum(solution, 0.0) / np.maximum(solution, 0.0).sum()
+            value = float(weights @ gram @ weights - 2 * linear @ weights)
+            # Smaller faces come first; a larger one must be better by more than rounding.
+            if not value >= least - 1e-13 * abs(value):
+                best, least = weights, value
+    return best
+
+
+# Squared error: a Gram matrix of the members for each temperature, and a search over the temperature.
+
+
+def _gram_statistic(block: Block, beta: float, floor: float) -> Vector:
+    return block.weighted_sum(block.kernels.mixture_rows(block.log_scores(floor), block.y, beta))
+
+
+def _brier_profile(source: RowSource, beta: float, floor: float) -> tuple[float, float, Vector]:
+    """Least squared error over the weights at ``beta``, its slope in beta (envelope theorem), and the weights."""
+    n, uniform = source.total_weight(), 1 / source.n_classes
+    p_y, slope_y, pp, pd, q_y, qq, pq, qd = source.total(_gram_statistic, beta, floor)
+    gram = np.array([[pp, pq, n * uniform], [pq, qq, n * uniform], [n * uniform, n * uniform, n * uniform]])
+    linear = np.array([p_y, q_y, n * uniform])
+    w = simplex_minimum(gram, linear)
+    value = w @ gram @ w - 2 * linear @ w + n
+    slope = 2 * w[0] * (w[0] * pd + w[1] * qd - slope_y)
+    return float(value), float(slope), w
+
+
+def _fit_brier(source: RowSource, beta_ts: float, floor: float) -> tuple[float, Vector, float]:
+    look = source.sampled(LOOK // 2)
+    scanned = [_brier_profile(look, float(b), floor)[0] for b in beta_ts * SCAN]
+    starts = _local_minima(np.array(scanned))[:2]
+    profile = partial(_brier_profile, source, floor=floor)
+    candidates = [beta_ts, *(root_of_slope(lambda b: profile(b)[1], float(beta_ts * SCAN[k])) for k in starts)]
+    fits = [(profile(beta), beta) for beta in candidates]
+    (value, _, weights), beta = min(fits, key=lambda fit: fit[0][0])
+    return beta, weights, value
+
+
+def _local_minima(values: Vector) -> list[int]:
+    """Nodes below both of their neighbours, best first."""
+    padded = np.concatenate([[np.inf], values, [np.inf]])
+    nodes = np.flatnonzero((values < padded[:-2]) & (values <= padded[2:]))
+    return [int(k) for k in nodes[np.argsort(values[nodes])]]
+
+
+# Log loss: Newton steps in the logarithm of the inverse temperature and the weights together.
+
+
+def _member_rows(block: Block, beta: float, floor: float) -> Vector:
+    """Per row: log of each member at the label, and slope and curvature parts of the free one."""
+    x = block.log_scores(floor)
+    log_p, slope, variance = block.kernels.nll_rows(x, block.y, beta)
+    log_q = block.kernels.nll_rows(x, block.y, 1.0)[0]
+    return np.stack([log_p, log_q, np.full(len(log_p), -np.log(x.shape[1])), slope, variance])
+
+
+def _nll_derivatives(rows: Vector, w: Vector) -> Vector:
+    """Per row: loss, gradient (4) and Hessian (4 x 4) in (beta, w1, w2, w3), stacked."""
+    logs, slope, variance = rows[:3], rows[3], rows[4]
+    with np.errstate(divide="ignore"):
+        weighted = np.log(w)[:, None] + logs
+    top = weighted.max(axis=0)
+    mixture = top + np.log(np.exp(weighted - top).sum(axis=0))
+    ratio = np.exp(logs - mixture)  # each member over the mixture
+    share = w[0] * ratio[0]  # what the free member contributes to it
+    gradient = np.concatenate([[-share * slope], -ratio])
+    hessian = gradient[:, None] * gradient[None, :]
+    hessian[0, 0] -= share * (slope**2 - variance)
+    hessian[0, 1] -= ratio[0] * slope
+    hessian[1, 0] -= ratio[0] * slope
+    return np.concatenate([-mixture[None], gradient, hessian.reshape(16, -1)])
+
+
+def _nll_statistic(block: Block, beta: float, w: Vector, floor: float) -> Vector:
+    return block.weighted_sum(_nll_derivatives(_member_rows(block, beta, floor), w))
+
+
+def _unpack(statistic: Vector, beta: float) -> tuple[float, Vector, NDArray[np.float64]]:
+    """Value, gradient and Hessian in (log beta, w), from those in (beta, w)."""
+    value, gradient, hessian = float(statistic[0]), statistic[1:5].copy(), statistic[5:].reshape(4, 4).copy()
+    hessian[0] *= beta
+    hessian[:, 0] *= beta
+    gradient[0] *= beta
+    hessian[0, 0] += gradient[0]
+    return value, gradient, hessian
+
+
+def _step(gradient: Vector, hessian: NDArray[np.float64], w: Vector) -> Vector:
+    """Newton step in (log beta, w) that keeps the weights on the simplex, best over the faces of the simplex."""
+    h = hessian.copy()
+    scale = np.trace(h[1:, 1:])
+    h[1:, 1:] += np.eye(3) * 1e-11 * scale
+    coupling = np.linalg.solve(h[1:, 1:], h[1:, 0])
+    schur = h[0, 0] - h[0, 1:] @ coupling
+    floor = 1e-9 * max(abs(h[0, 0]), 1e-12 * scale)
+    if schur < floor:  # not convex in the temperature here: bend the model upwards
+        h[0, 0] += floor + abs(schur) - min(schur, 0.0)
+    best, least = np.zeros(4), 0.0
+    for size in (1, 2, 3):
+        for face in combinations((1, 2, 3), size):
+            step = _step_on_face(gradient, h, w, face)
+            if step is None:
+                continue
+            value = float(gradient @ step + 0.5 * step @ h @ step)
+            if value < least:
+                best, least = step, value
+    return best
+
+
+def _step_on_face(gradient: Vector, h: NDArray[np.float64], w: Vector, face: tuple[int, ...]) -> Vector | None:
+    step = np.zeros(4)
+    outside = [k for k in (1, 2, 3) if k not in face]
+    for k in outside:
+        step[k] = -w[k - 1]
+    free = [0, *face]
+    system = np.zeros((len(free) + 1, len(free) + 1))
+    system[:-1, :-1] = h[np.ix_(free, free)]
+    system[:-1, -1] = system[-1, :-1] = [0.0, *(1.0 for _ in face)]
+    right = np.append(-(gradient[free] + h[np.ix_(free, outside)] @ step[outside]), w[[k - 1 for k in outside]].sum())
+    solution = np.linalg.lstsq(system, right, rcond=1e-15)[0][:-1]
+    step[free] = solution
+    if (w + step[1:]).min() < -1e-12:
+        return None
+    step[0] = np.clip(step[0], -1.0, 1.0)
+    return step
+
+
+def _newton(
+    statistic: Any, beta: float, w: Vector, *, iterations: int = 60, tolerance: float = 1e-11
+) -> tuple[float, Vector, float]:
+    """Damped Newton steps from a start; the value never rises."""
+    value, gradient, hessian = _unpack(statistic(beta, w), beta)
+    for _ in range(iterations):
+        step = _step(gradient, hessian, w)
+        expected = -(gradient @ step)
+        if not expected > tolerance * max(abs(value), 1e-12):
+            break
+        length = 1.0
+        while True:
+            trial_beta = float(beta * np.exp(length * step[0]))
+            trial_w = np.maximum(w + length * step[1:], 0.0)
+            trial_w /= trial_w.sum()
+            trial, g, h = _unpack(statistic(trial_beta, trial_w), trial_beta)
+            if trial <= value - 1e-4 * length * expected or length < 1e-4:
+                break
+            length /= 3
+        if not trial < value:
+            break
+        beta, w, value, gradient, hessian = trial_beta, trial_w, trial, g, h
+    return beta, w, value
+
+
+def _scan_nll(source: RowSource, beta_ts: float, floor: float) -> list[tuple[float, float, Vector]]:
+    """Best weights at each node of the scan on a sample of rows: (value, beta, weights)."""
+    look = source.sampled(LOOK // 2)
+    found = []
+    for beta in beta_ts * SCAN:
+        parts = list(look.map_blocks(lambda b, beta=beta: (_member_rows(b, float(beta), floor), b.weight)))
+        rows = np.concatenate([part[0] for part in parts], axis=1)
+        weight = None if parts[0][1] is None else np.concatenate([part[1] for part in parts])
+        value, w = _weights_at(rows, weight)
+        found.append((value, float(beta), w))
+    return found
+
+
+def _weights_at(rows: Vector, weight: Vector | None) -> tuple[float, Vector]:
+    """Weights with the least log loss for given members (the temperature stands still): EM, which always converges."""
+    w = np.full(3, 1 / 3)
+    top = rows[:3].max(axis=0)
+    members = np.exp(rows[:3] - top)
+    weight = np.ones(members.shape[1]) if weight is None else weight
+    for _ in range(50):
+        mixture = w @ members
+        updated = w * (members @ (weight / mixture)) / weight.sum()
+        if np.abs(updated - w).max() < 1e-4:
+            break
+        w = updated
+    return float(-(weight @ (np.log(w @ members) + top))), w
+
+
+def _fit_nll(source: RowSource, beta_ts: float, floor: float) -> tuple[float, Vector, float]:
+    scanned = _scan_nll(source, beta_ts, floor)
+    starts = [scanned[k] for k in _local_minima(np.array([value for value, _, _ in scanned]))[:2]]
+    starts.append(min(scanned, key=lambda node: abs(np.log(node[1] / beta_ts))))
+
+    def statistic(beta: float, w: Vector) -> Vector:
+        return source.total(_nll_statistic, beta, w, floor)
+
+    fits = [_newton(statistic, beta, np.array(w)) for beta, w in dict.fromkeys((b, tuple(w)) for _, b, w in starts)]
+    corners = [(beta_ts, np.eye(3)[k], float(statistic(beta_ts, np.eye(3)[k])[0])) for k in range(3)]
+    return min([*fits, *corners], key=lambda fit: fit[2])

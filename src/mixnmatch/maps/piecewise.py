@@ -1,0 +1,81 @@
+"""Binary maps that are piecewise linear functions of the score: what isotonic regression and binning have in common."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._rows import Block
+from mixnmatch.kernels.lookup import Piecewise
+from mixnmatch.maps.base import BinaryMap, check_smoothing, mix_with_uniform
+from mixnmatch.maps.columns import Columns, take
+
+
+class PiecewiseMap(BinaryMap):
+    """A binary map made of one :class:`Piecewise` function for each problem.
+
+    Subclasses implement ``_functions(columns)``. Functions of all problems are stored end to end: those of problem k
+    are at ``offsets_[k]`` to ``offsets_[k + 1]``. ``smoothing`` acts where the map is used by itself; combinators have
+    their own.
+    """
+
+    _fitted: ClassVar[tuple[str, ...]] = ("knots_", "values_", "slopes_", "left_", "offsets_")
+
+    knots_: NDArray[np.float64]
+    values_: NDArray[np.float64]
+    slopes_: NDArray[np.float64]
+    left_: NDArray[np.float64]
+    offsets_: NDArray[np.int64]
+
+    smoothing: float
+
+    def _check_params(self) -> None:
+        check_smoothing(self.smoothing)
+
+    def _proba(self, block: Block) -> NDArray[Any]:
+        return mix_with_uniform(super()._proba(block), min(1.0, self.smoothing / (self.total_weight_ + 1)))
+
+    def _functions(self, columns: Columns) -> list[Piecewise]:
+        raise NotImplementedError(type(self).__name__)
+
+    def _fit_columns(self, columns: Columns) -> dict[str, Any]:
+        functions = self._functions(columns)
+        return {
+            "knots_": np.concatenate([f.knots for f in functions]),
+            "values_": np.concatenate([f.values for f in functions]),
+            "slopes_": np.concatenate([f.slopes for f in functions]),
+            "left_": np.array([f.left for f in functions]),
+            "offsets_": np.cumsum([0, *(len(f.knots) for f in functions)]),
+        }
+
+    def functions(self) -> list[Piecewise]:
+        """The learned functions, one for each problem."""
+        made = self.__dict__.get("_made")
+        if made is None or made[0] is not self.knots_:
+            spans = zip(self.offsets_[:-1], self.offsets_[1:], self.left_, strict=True)
+            functions = [
+                Piecewise(self.knots_[a:b], self.values_[a:b], self.slopes_[a:b], float(left)) for a, b, left in spans
+            ]
+            made = self._made = (self.knots_, functions)
+        found: list[Piecewise] = made[1]
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())
+        state.pop("_made", None)
+        return state
+
+    def _transform_columns(self, block: Block, way: str) -> NDArray[np.float64]:
+        scores = take(block.probabilities(), way)
+        # Rounding can put a score a hair outside [0, 1], and a zero may carry a sign.
+        scores = np.minimum(np.abs(scores), scores.dtype.type(1))
+        out = np.empty(scores.shape)
+        functions = self.functions()
+        if len(functions) == 1:
+            block.kernels.interpolate_into(np.ascontiguousarray(scores), functions[0], out)
+        else:
+            arrays = (self.knots_, self.values_, self.slopes_, self.left_, self.offsets_)
+            block.kernels.interpolate_columns_into(scores, *arrays, out)
+        return out

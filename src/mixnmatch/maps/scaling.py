@@ -1,0 +1,256 @@
+"""Vector, matrix, Dirichlet, structured vector and structured matrix scaling: members of the softmax-linear family."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._rows import RowSource
+from mixnmatch.maps.base import is_number
+from mixnmatch.maps.linear import PRODUCT_BYTES, Penalty, Problem, SoftmaxLinear, gradient_statistic, solve
+
+# Strengths of ODIR that are tried, from strong to weak.
+PATH = 10.0 ** np.arange(4.0, -4.5, -0.5)
+# Above so many classes the strength is not searched for: a path would take hours.
+SEARCH_TO = 200
+FIXED_STRENGTH = 1.0
+
+
+class VectorScaling(SoftmaxLinear):
+    r"""Vector scaling (Guo et al. 2017): :math:`T(z) = \mathrm{softmax}(v \odot \log z + b)`.
+
+    Parameters
+    ----------
+    ridge : float
+        Strength of a ridge towards temperature scaling, in units of one observation. The default only makes sure that
+        an optimum exists (separable data, absent classes).
+    loss : {"nll", "brier"}
+        What is minimised on the calibration set.
+    logits, classes, weights
+        As for :class:`TemperatureScaling`.
+
+    Notes
+    -----
+    It acts on log-probabilities, so that logits and the probabilities they give lead to the same map.
+
+    Examples
+    --------
+    >>> VectorScaling(logits=True)
+    VectorScaling(logits=True)
+    """
+
+    def __init__(
+        self,
+        *,
+        ridge: float = 1.0,
+        loss: str = "nll",
+        logits: bool = False,
+        classes: Any = None,
+        weights: str = "frequency",
+    ):
+        super().__init__(loss=loss, logits=logits, classes=classes, weights=weights)
+        self.ridge = ridge
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        _check_positive("ridge", self.ridge)
+
+    def _penalty(self, source: RowSource) -> Penalty:
+        each = self.ridge / source.total_weight()
+        return Penalty(each, each, each)
+
+
+class MatrixScaling(VectorScaling):
+    r"""Matrix scaling (Guo et al. 2017): :math:`T(z) = \mathrm{softmax}(W \log z + b)`.
+
+    With L^2 parameters it over-fits unless n is far above L^2; :class:`StructuredMatrixScaling` is the one to use.
+
+    Parameters
+    ----------
+    ridge : float
+        As for :class:`VectorScaling`.
+    loss : {"nll", "brier"}
+        What is minimised on the calibration set.
+    logits, classes, weights
+        As for :class:`TemperatureScaling`.
+
+    Examples
+    --------
+    >>> MatrixScaling(ridge=10.0)
+    MatrixScaling(ridge=10.0)
+    """
+
+    _full = True
+
+
+class StructuredVectorScaling(SoftmaxLinear):
+    r"""Structured vector scaling, SVS (Berta et al. 2025): a ridge that grows with the number of classes.
+
+    After temperature scaling, :math:`T(z) = \mathrm{softmax}((1 + v) \odot s + b)` for scaled log-probabilities s, with
+    ridge L/n on v and on b, for L classes and n rows.
+
+    Parameters
+    ----------
+    strength : float
+        Factor of the ridge.
+    loss : {"nll", "brier"}
+        What is minimised on the calibration set.
+    logits, classes, weights
+        As for :class:`TemperatureScaling`.
+
+    References
+    ----------
+    Berta, Holzmueller, Jordan, Bach (2025). Structured matrix scaling for multi-class calibration.
+
+    Examples
+    --------
+    >>> StructuredVectorScaling()
+    StructuredVectorScaling()
+    """
+
+    def __init__(
+        self,
+        *,
+        strength: float = 1.0,
+        loss: str = "nll",
+        logits: bool = False,
+        classes: Any = None,
+        weights: str = "frequency",
+    ):
+        super().__init__(loss=loss, logits=logits, classes=classes, weights=weights)
+        self.strength = strength
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        _check_positive("strength", self.strength)
+
+    def _penalty(self, source: RowSource) -> Penalty:
+        classes = source.n_classes
+        each = self.strength * classes / source.total_weight()
+        return Penalty(each, each * (classes - 1), each)
+
+
+class StructuredMatrixScaling(StructuredVectorScaling):
+    r"""Structured matrix scaling, SMS (Berta et al. 2025): :math:`\mathrm{softmax}((I + \mathrm{diag}\,v + M) s + b)`.
+
+    The off-diagonal entries M have the ridge L (L - 1) / n, the others L / n as in
+    :class:`StructuredVectorScaling`.
+
+    Parameters
+    ----------
+    strength : float
+        Factor of the ridges.
+    loss : {"nll", "brier"}
+        What is minimised on the calibration set.
+    logits, classes, weights
+        As for :class:`TemperatureScaling`.
+
+    Examples
+    --------
+    >>> StructuredMatrixScaling(loss="brier")
+    StructuredMatrixScaling(loss='brier')
+    """
+
+    _full = True
+
+
+class DirichletScaling(SoftmaxLinear):
+    r"""Dirichlet calibration with off-diagonal and intercept regularisation, ODIR (Kull et al. 2019).
+
+    :math:`T(z) = \mathrm{softmax}(W \log z + b)`, minimising the mean loss
+    :math:`+ \lambda \sum_{i \ne j} W_{ij}^2 / (L (L - 1)) + \lambda \sum_j b_j^2 / L`.
+
+    Parameters
+    ----------
+    strength : float, optional
+        The strength lambda. If not given it is chosen on a fifth of the rows from one warm-started path of strengths
+        from 10000 down to 1e-4, and the map is fitted to all rows with it; above 200 classes it is 1.
+    loss : {"nll", "brier"}
+        What is minimised on the calibration set.
+    random_state : int
+        Seed of the choice of the held-out rows.
+    logits, classes, weights
+        As for :class:`TemperatureScaling`.
+
+    Attributes
+    ----------
+    strength_ : float
+        The strength used.
+
+    References
+    ----------
+    Kull, Perello-Nieto, Kaengsepp, Silva Filho, Song, Flach (2019). Beyond temperature scaling: obtaining
+    well-calibrated multiclass probabilities with Dirichlet calibration. NeurIPS.
+
+    Examples
+    --------
+    >>> DirichletScaling(strength=0.01)
+    DirichletScaling(strength=0.01)
+    """
+
+    _fitted: ClassVar[tuple[str, ...]] = (*SoftmaxLinear._fitted, "strength_")
+    _full = True
+
+    strength_: float
+
+    def __init__(
+        self,
+        *,
+        strength: float | None = None,
+        loss: str = "nll",
+        random_state: int = 0,
+        logits: bool = False,
+        classes: Any = None,
+        weights: str = "frequency",
+    ):
+        super().__init__(loss=loss, logits=logits, classes=classes, weights=weights)
+        self.strength = strength
+        self.random_state = random_state
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        if self.strength is not None:
+            _check_positive("strength", self.strength)
+
+    def _fit(self, source: RowSource) -> dict[str, Any]:
+        problem = self._problem(source)
+        strength, start = self.strength, None
+        if strength is None and source.n_classes > SEARCH_TO:
+            strength = FIXED_STRENGTH
+        if strength is None:
+            strength, start = self._search(source, problem)
+        theta, value = solve(source, problem, self._odir(source, problem, strength), start)
+        return {**self._attributes(problem, theta, value, source.n_classes), "strength_": float(strength)}
+
+    def _odir(self, source: RowSource, problem: Problem, strength: float) -> Penalty:
+        # The penalty is on W = beta (I + diag v + M); the diagonal is free but for what makes an optimum exist.
+        classes = source.n_classes
+        off_diagonal = 2 * strength * problem.beta**2 / (classes * (classes - 1))
+        return Penalty(1 / source.total_weight(), off_diagonal, 2 * strength / classes)
+
+    def _search(self, source: RowSource, problem: Problem) -> tuple[float, NDArray[np.float64] | None]:
+        """Strength with the least loss on held-out rows, along a path that starts each fit from the one before."""
+        rest = source.fold(0, 5, keep=False, seed=self.random_state)
+        held_out = source.fold(0, 5, keep=True, seed=self.random_state)
+        if min(rest.total_weight(), held_out.total_weight()) <= 0:
+            return FIXED_STRENGTH, None
+        theta, best, least, worse = None, float(PATH[0]), np.inf, 0
+        kept = None
+        for strength in PATH:
+            theta, _ = solve(rest, problem, self._odir(rest, problem, float(strength)), theta, rough=True)
+            value = float(held_out.total(gradient_statistic, problem, theta, block_bytes=PRODUCT_BYTES)[0])
+            if value < least:
+                best, least, worse, kept = float(strength), value, 0, theta
+            else:
+                worse += 1
+            if worse == 2:
+                break
+        return best, kept
+
+
+def _check_positive(name: str, value: Any) -> None:
+    if not is_number(value) or value <= 0:
+        msg = f"{name} must be a positive number, got {value!r}"
+        raise ValueError(msg)

@@ -1,0 +1,70 @@
+"""The two maps that learn nothing: identity and uniform."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._rows import Block, RowSource
+from mixnmatch.maps.base import CalibrationMap
+
+
+class Identity(CalibrationMap):
+    """The uncalibrated prediction: T(z) = z (softmax for logits).
+
+    Parameters
+    ----------
+    logits : bool
+        Whether scores are logits.
+    classes : sequence, optional
+        Names of the columns.
+    weights : {"frequency", "importance"}
+        What sample weights mean.
+    """
+
+    accuracy_preserving = True
+    injective = True
+
+    def __init__(self, *, logits: bool = False, classes: Any = None, weights: str = "frequency"):
+        self.logits = logits
+        self.classes = classes
+        self.weights = weights
+
+    def _fit(self, source: RowSource) -> dict[str, Any]:
+        return {}
+
+    def _proba(self, block: Block) -> NDArray[Any]:
+        return block.probabilities()
+
+    def _log_proba(self, block: Block) -> NDArray[np.float64]:
+        return block.log_probabilities()
+
+
+class Uniform(CalibrationMap):
+    """The prediction that knows nothing: every class has probability 1 / L.
+
+    It is temperature scaling with an infinite temperature. It forgets which class was ahead, so it does not preserve
+    accuracy by itself; the ensembles that it is a member of do.
+
+    Parameters
+    ----------
+    logits : bool
+        Whether scores are logits.
+    classes : sequence, optional
+        Names of the columns.
+    weights : {"frequency", "importance"}
+        What sample weights mean.
+    """
+
+    def __init__(self, *, logits: bool = False, classes: Any = None, weights: str = "frequency"):
+        self.logits = logits
+        self.classes = classes
+        self.weights = weights
+
+    def _fit(self, source: RowSource) -> dict[str, Any]:
+        return {}
+
+    def _proba(self, block: Block) -> NDArray[Any]:
+        return np.full(block.values.shape, 1 / block.values.shape[1])

@@ -1,0 +1,131 @@
+import numpy as np
+import pytest
+
+from mixnmatch.evaluation.estimators import ESTIMATORS, Histogram, ResidualKernel, Smooth, Sweep
+from mixnmatch.evaluation.inference import (
+    bootstrap_interval,
+    calibration_test,
+    cluster_inference,
+    inverted_interval,
+    normal_quantile,
+    rank_p_value,
+)
+from mixnmatch.evaluation.notion import Outcomes
+
+
+def draw(rng, n, slope=1.0):
+    z = rng.random(n)
+    return Outcomes(z, (rng.random(n) < 0.5 + slope * (z - 0.5)).astype(np.int8))
+
+
+@pytest.mark.parametrize("name", ["kde-residual", "kde-residual-debiased", "kde", "histogram", "smooth"])
+def test_level_and_power(name):
+    rng = np.random.default_rng(0)
+    chosen = ESTIMATORS[name]()
+    null = [calibration_test(draw(rng, 128), chosen, 1, rng, resamples=99) for _ in range(120)]
+    assert np.mean(np.array(null) <= 0.05) <= 0.11
+    other = [calibration_test(draw(rng, 256, 0.5), chosen, 1, rng, resamples=99) for _ in range(15)]
+    assert np.mean(np.array(other) <= 0.05) > 0.5
+
+
+def test_resampling_on_nodes_is_resampling_of_rows(monkeypatch):
+    outcomes = draw(np.random.default_rng(1), 3000, 0.93)
+    rows = calibration_test(outcomes, ResidualKernel(), 1, np.random.default_rng(2))
+    monkeypatch.setattr("mixnmatch.evaluation.inference.MOST_DRAWS", 10)
+    nodes = calibration_test(outcomes, ResidualKernel(), 1, np.random.default_rng(3))
+    assert nodes == pytest.approx(rows, abs=0.08)
+
+
+@pytest.mark.parametrize("slope", [1.0, 0.6])
+def test_coverage(slope):
+    rng = np.random.default_rng(4)
+    truth = (1 - slope) / 4
+    ends = np.array(
+        [inverted_interval(draw(rng, 256, slope), ResidualKernel(), 1, rng, resamples=100) for _ in range(50)]
+    )
+    assert np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1])) >= 0.88
+    assert np.mean(ends[:, 1] - ends[:, 0]) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("chosen", "norm"),
+    [
+        (ResidualKernel(), 2),
+        (Smooth(), 1),
+        (Histogram(bins=5), "max"),
+        (Histogram(binning="equal-mass"), "max"),
+        (Sweep(), "max"),
+    ],
+)
+def test_other_errors_have_intervals(chosen, norm):
+    rng = np.random.default_rng(5)
+    low, high = inverted_interval(draw(rng, 2000, 0.5), chosen, norm, rng, resamples=100)
+    truth = {2: 1 / 48, 1: 0.125, "max": 0.225}[norm]
+    assert 0 < low < high < 0.5
+    if norm != "max":
+        assert 0.6 * low <= truth <= 1.6 * high
+
+
+def test_confidence_widens():
+    outcomes = draw(np.random.default_rng(6), 500, 0.5)
+    narrow = inverted_interval(outcomes, ResidualKernel(), 1, np.random.default_rng(0), confidence=0.5)
+    wide = inverted_interval(outcomes, ResidualKernel(), 1, np.random.default_rng(0), confidence=0.99)
+    assert wide[0] < narrow[0] < narrow[1] < wide[1]
+
+
+@pytest.mark.parametrize(
+    ("z", "y"), [([0.3], [1]), ([0.5] * 5, [0, 1, 0, 1, 1]), ([0.0, 1.0], [0, 1]), ([1.0] * 4, [1] * 4)]
+)
+def test_degenerate_samples(z, y):
+    outcomes = Outcomes(np.array(z), np.array(y, dtype=np.int8))
+    rng = np.random.default_rng(0)
+    low, high = inverted_interval(outcomes, ResidualKernel(), 1, rng)
+    assert 0 <= low <= high <= 1
+    assert 0 < calibration_test(outcomes, ResidualKernel(), 1, rng, resamples=50) <= 1
+
+
+def test_weights():
+    outcomes = draw(np.random.default_rng(7), 400, 0.5)
+    doubled = Outcomes(outcomes.z, outcomes.y, np.full(400, 2.0))
+    one = inverted_interval(outcomes, ResidualKernel(), 1, np.random.default_rng(0))
+    two = inverted_interval(doubled, ResidualKernel(), 1, np.random.default_rng(0))
+    assert two == pytest.approx(one, abs=0.03)
+    assert calibration_test(doubled, ResidualKernel(), 1, np.random.default_rng(0), resamples=50) < 0.1
+
+
+def test_groups_of_equal_rows():
+    """Ten copies of each row are no more evidence than one."""
+    rng = np.random.default_rng(8)
+    rejected, naive = 0, 0
+    for _ in range(60):
+        single = draw(rng, 60)
+        copies = Outcomes(np.repeat(single.z, 10), np.repeat(single.y, 10))
+        groups = np.repeat(np.arange(60), 10)
+        p_value, (low, high) = cluster_inference(copies, groups, 1, rng, resamples=99)
+        rejected += p_value <= 0.05
+        naive += calibration_test(copies, ResidualKernel(), 1, rng, resamples=50) <= 0.05
+        assert 0 <= low <= high
+    assert rejected <= 9
+    assert naive > 30
+    with pytest.raises(ValueError, match="norm 1 and 2"):
+        cluster_inference(copies, groups, "max", rng)
+
+
+def test_groups_cover():
+    rng = np.random.default_rng(9)
+    hits = 0
+    for _ in range(40):
+        single = draw(rng, 150, 0.5)
+        copies = Outcomes(np.repeat(single.z, 4), np.repeat(single.y, 4))
+        _, (low, high) = cluster_inference(copies, np.repeat(np.arange(150), 4), 1, rng, resamples=149)
+        hits += low <= 0.125 <= high
+    assert hits >= 34
+
+
+def test_small_parts():
+    assert rank_p_value(1.0, np.array([0.0, 2.0, 1.0])) == pytest.approx(3 / 4)
+    assert normal_quantile(0.975) == pytest.approx(1.96, abs=1e-3)
+    low, high = bootstrap_interval(0.1, np.linspace(0.08, 0.16, 101), 0.5)
+    assert low == 0
+    assert high >= 0.1
+    assert bootstrap_interval(0.1, np.linspace(0.08, 0.12, 101), 0.01)[0] > 0.07

@@ -1,0 +1,158 @@
+import json
+import pickle
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from mixnmatch._passes import engine
+from mixnmatch.evaluation.scores import accuracy, brier_score, log_loss
+
+
+def problem(n=500, n_classes=5, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    logits = 2 * rng.standard_normal((n, n_classes))
+    p = np.exp(logits)
+    p /= p.sum(axis=1, keepdims=True)
+    y = (p.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+    return logits.astype(dtype), p.astype(dtype), y
+
+
+ALL = (brier_score, log_loss, accuracy)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scikit_learn_agrees(dtype):
+    _, p, y = problem(dtype=dtype)
+    exact = p.astype(np.float64) / p.sum(axis=1, dtype=np.float64)[:, None]
+    tolerance = 1e-12 if dtype == np.float64 else 1e-6
+    onehot = np.eye(5)[y]
+    assert brier_score(p, y) == pytest.approx(np.square(exact - onehot).sum(axis=1).mean(), rel=tolerance)
+    assert brier_score(exact, y) == pytest.approx(metrics.brier_score_loss(y, exact, labels=range(5)), rel=1e-12)
+    assert log_loss(p, y) == pytest.approx(metrics.log_loss(y, exact, labels=range(5)), rel=tolerance)
+    assert accuracy(p, y) == metrics.accuracy_score(y, p.argmax(axis=1))
+
+
+def test_standard_errors_are_those_of_a_mean():
+    _, p, y = problem()
+    rows = {
+        brier_score: np.square(p - np.eye(5)[y]).sum(axis=1),
+        log_loss: -np.log(p[np.arange(500), y]),
+        accuracy: p.argmax(axis=1) == y,
+    }
+    for score, values in rows.items():
+        result = score(p, y)
+        error = values.std(ddof=1) / np.sqrt(500)
+        assert result.standard_error == pytest.approx(error, rel=1e-10)
+        low, high = result.interval
+        assert low < result < high
+        assert high - low == pytest.approx(2 * 1.9647 * error, rel=1e-3)
+
+
+@pytest.mark.parametrize("score", ALL)
+def test_logits_are_softmaxed(score):
+    logits, p, y = problem()
+    assert score(logits, y, logits=True) == pytest.approx(score(p, y), rel=1e-12)
+    single = score(logits.astype(np.float32), y, logits=True)
+    assert single == pytest.approx(score(p, y), rel=1e-6)
+
+
+@pytest.mark.parametrize("score", ALL)
+def test_a_weight_is_a_number_of_repetitions(score):
+    _, p, y = problem(60)
+    weight = np.arange(60) % 4
+    weight[3] = 5
+    repeated = np.repeat(np.arange(60), weight)
+    result = score(p, y, sample_weight=weight)
+    assert result == pytest.approx(score(p[repeated], y[repeated]), rel=1e-12)
+    # Rows are units, so that the repeated rows are groups.
+    grouped = score(p[repeated], y[repeated], groups=repeated)
+    assert result.standard_error == pytest.approx(grouped.standard_error, rel=1e-9)
+    assert result.n_rows == grouped.n_groups == (weight > 0).sum()
+    same = score(p, y, sample_weight=weight, groups=np.arange(60))
+    assert same.standard_error == pytest.approx(result.standard_error, rel=1e-9)
+
+
+@pytest.mark.parametrize("score", ALL)
+def test_neither_blocks_nor_threads_matter(score):
+    logits, _, y = problem(3000)
+    expected = score(logits, y, logits=True)
+    for block_bytes, threads in ((1000, 1), (4096, 2)):
+        with engine(block_bytes=block_bytes, threads=threads):
+            again = score(logits, y, logits=True)
+        assert again == pytest.approx(expected, rel=1e-12)
+        assert again.standard_error == pytest.approx(expected.standard_error, rel=1e-10)
+
+
+def test_a_vector_is_the_positive_class_of_two():
+    _, p, y = problem(n_classes=2)
+    for score in ALL:
+        assert score(p[:, 1], y) == pytest.approx(score(p, y), rel=1e-12)
+    assert brier_score(p[:, 1], y, scale_by_half=True) == pytest.approx(metrics.brier_score_loss(y, p[:, 1]), rel=1e-12)
+    assert accuracy([0.5, 0.5], [0, 1]) == 0.5
+
+
+def test_zeros_and_ones():
+    certain = np.eye(3)[[0, 1, 2, 0]]
+    assert brier_score(certain, [0, 1, 2, 0]) == 0
+    assert log_loss(certain, [0, 1, 2, 0]) == 0
+    assert str(float(log_loss(certain, [0, 1, 2, 0]))) == "0.0"
+    assert brier_score(certain, [0, 1, 2, 1]) == 0.5
+    wrong = log_loss(certain, [0, 1, 2, 1])
+    assert wrong == np.inf
+    assert np.isnan(wrong.standard_error)
+    assert wrong.to_dict()["value"] is None
+    assert log_loss(certain, [0, 1, 2, 1], eps=1e-3) == pytest.approx(-np.log(1e-3) / 4)
+    assert log_loss([[1e4, -1e4]], [1], logits=True) == 2e4
+
+
+def test_one_sample_has_no_standard_error():
+    for score in ALL:
+        result = score([[0.3, 0.7]], [1])
+        assert result.n_rows == 1
+        assert np.isnan(result.standard_error)
+        assert np.isnan(result.interval).all()
+        assert "no standard error" in str(result)
+
+
+def test_absent_classes_and_many_of_them():
+    logits, _, y = problem(300, 1000, dtype=np.float32)
+    p = np.exp(logits.astype(float))
+    p /= p.sum(axis=1, keepdims=True)
+    by_hand = np.square(p - np.eye(1000)[y]).sum(axis=1).mean()
+    assert brier_score(logits, y, logits=True) == pytest.approx(by_hand, rel=1e-7)
+    assert accuracy([[0.2, 0.5, 0.3]], ["b"], classes=["a", "b", "c"]) == 1
+
+
+def test_groups_widen_the_interval():
+    _, p, y = problem(100)
+    five = np.repeat(np.arange(100), 5)
+    naive, robust = brier_score(p[five], y[five]), brier_score(p[five], y[five], groups=five)
+    assert robust.standard_error == pytest.approx(brier_score(p, y).standard_error, rel=1e-9)
+    assert naive.standard_error < 0.5 * robust.standard_error
+    assert robust.n_groups == 100
+
+
+def test_result_is_a_frozen_float_that_travels():
+    _, p, y = problem(50)
+    result = brier_score(p, y)
+    again = pickle.loads(pickle.dumps(result))
+    assert again == result
+    assert again.standard_error == result.standard_error
+    assert json.loads(json.dumps(result.to_dict()))["n_rows"] == 50
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        result.n_rows = 3
+    assert f"{result:.3f}" == f"{float(result):.3f}"
+    assert "95% interval" in f"{result}"
+    assert "standard_error" in repr(result)
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match="logits=True"):
+        brier_score([[2.0, -1.0]], [0])
+    with pytest.raises(ValueError, match="eps"):
+        log_loss([[0.5, 0.5]], [0], eps=1.0)
+    with pytest.raises(ValueError, match="confidence"):
+        accuracy([[0.5, 0.5]], [0], confidence=95)
+    with pytest.raises(ValueError, match="groups"):
+        accuracy([[0.5, 0.5]], [0], groups=[1, 2])

@@ -1,0 +1,264 @@
+import gzip
+import os
+import pickle
+import struct
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from mixnmatch.experiments.images import (
+    imagenet_logits,
+    read_cifar10,
+    read_cifar100,
+    read_fashion_mnist,
+    read_idx,
+    read_pickle,
+)
+
+RNG = np.random.default_rng(0)
+TRAIN = [f"data_batch_{i}" for i in range(1, 6)]
+
+
+def pixels(n):
+    return RNG.integers(0, 256, (n, 3072), dtype=np.uint8)
+
+
+def test_cifar10_binary(tmp_path):
+    data, labels = pixels(10), np.arange(10, dtype=np.uint8)
+    for i, stem in enumerate(TRAIN):
+        rows = slice(2 * i, 2 * i + 2)
+        (tmp_path / f"{stem}.bin").write_bytes(np.hstack([labels[rows, None], data[rows]]).tobytes())
+    got = read_cifar10(tmp_path)
+    np.testing.assert_array_equal(got.images, data.reshape(10, 3, 32, 32))
+    np.testing.assert_array_equal(got.labels, labels)
+    assert got.images.dtype == np.uint8
+    assert got.labels.dtype == np.int64
+    assert len(got) == 10
+    assert got.class_names[3] == "cat"
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("key", [str, str.encode])
+def test_cifar10_python(tmp_path, protocol, key):
+    data = pixels(3)
+    content = {key("data"): data, key("labels"): [1, 9, 0], key("filenames"): ["a.png", "b.png", "c.png"]}
+    (tmp_path / "test_batch").write_bytes(pickle.dumps(content, protocol=protocol))
+    got = read_cifar10(tmp_path, "test")
+    np.testing.assert_array_equal(got.images, data.reshape(3, 3, 32, 32))
+    assert got.labels.tolist() == [1, 9, 0]
+
+
+def test_cifar10_python_as_python_2_wrote_it(tmp_path):
+    """The published files: byte strings, and globals under the names that NumPy had in 2009."""
+    data = pixels(1)
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n(I1\nI3072\nt"
+        b"cnumpy\ndtype\n(S'u1'\nI0\nI1\ntR(I3\nS'|'\nNNNI-1\nI-1\nI0\ntbI00\nS"
+        + ("'" + "".join(f"\\x{v:02x}" for v in data.ravel()) + "'").encode()
+        + b"\ntb"
+    )
+    (tmp_path / "test_batch").write_bytes(b"(dS'data'\n" + array + b"sS'labels'\n(lI7\nas.")
+    got = read_cifar10(tmp_path, "test")
+    np.testing.assert_array_equal(got.images.ravel(), data.ravel())
+    assert got.labels.tolist() == [7]
+
+
+@pytest.mark.parametrize(("kind", "column"), [("coarse", 0), ("fine", 1)])
+def test_cifar100(tmp_path, kind, column):
+    data, labels = pixels(4), np.array([[0, 5], [19, 99], [3, 20], [1, 1]], dtype=np.uint8)
+    names = {"coarse": [f"group{i}" for i in range(20)], "fine": [f"class{i}" for i in range(100)]}
+    binary, python = tmp_path / "binary", tmp_path / "python"
+    binary.mkdir()
+    python.mkdir()
+    (binary / "train.bin").write_bytes(np.hstack([labels, data]).tobytes())
+    assert read_cifar100(binary, labels=kind).class_names[-1] == ("19" if kind == "coarse" else "99")
+    (binary / f"{kind}_label_names.txt").write_text("\n".join(names[kind]) + "\n")
+    content = {b"data": data, b"fine_labels": labels[:, 1].tolist(), b"coarse_labels": labels[:, 0].tolist()}
+    (python / "train").write_bytes(pickle.dumps(content, protocol=2))
+    (python / "meta").write_bytes(pickle.dumps({f"{k}_label_names": v for k, v in names.items()}, protocol=2))
+    for folder in (binary, python):
+        got = read_cifar100(folder, labels=kind)
+        np.testing.assert_array_equal(got.images, data.reshape(4, 3, 32, 32))
+        np.testing.assert_array_equal(got.labels, labels[:, column])
+        assert got.class_names == tuple(names[kind])
+
+
+def idx(array):
+    return b"\0\0\x08" + bytes([array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+def test_fashion_mnist(tmp_path, compressed):
+    images = RNG.integers(0, 256, (5, 28, 28), dtype=np.uint8)
+    labels = np.array([9, 0, 3, 3, 1], dtype=np.uint8)
+    for name, array in (("t10k-images-idx3-ubyte", images), ("t10k-labels-idx1-ubyte", labels)):
+        if compressed:
+            (tmp_path / f"{name}.gz").write_bytes(gzip.compress(idx(array)))
+        else:
+            (tmp_path / name).write_bytes(idx(array))
+    got = read_fashion_mnist(tmp_path, "test")
+    np.testing.assert_array_equal(got.images, images[:, None])
+    np.testing.assert_array_equal(got.labels, labels)
+    assert got.class_names[9] == "Ankle boot"
+    with pytest.raises(FileNotFoundError, match="train-images"):
+        read_fashion_mnist(tmp_path)
+
+
+def test_damaged_files_are_refused(tmp_path):
+    path = tmp_path / "x-idx"
+    path.write_bytes(idx(np.zeros((2, 3), np.uint8))[:-1])
+    with pytest.raises(ValueError, match="promises 6 bytes, it holds 5"):
+        read_idx(path)
+    path.write_bytes(b"\0\0")
+    with pytest.raises(ValueError, match="not an IDX file"):
+        read_idx(path)
+    (tmp_path / "test_batch.bin").write_bytes(b"\0" * 3000)
+    with pytest.raises(ValueError, match="damaged"):
+        read_cifar10(tmp_path, "test")
+    (tmp_path / "test_batch.bin").write_bytes(b"\x0b" + b"\0" * 3072)
+    with pytest.raises(ValueError, match="10 classes"):
+        read_cifar10(tmp_path, "test")
+    (tmp_path / "test").write_bytes(pickle.dumps({"data": pixels(2), "fine_labels": [1]}))
+    with pytest.raises(ValueError, match="one label"):
+        read_cifar100(tmp_path, "test")
+    with pytest.raises(NotADirectoryError):
+        read_cifar10(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError):
+        read_cifar10(tmp_path)
+    with pytest.raises(ValueError, match="split"):
+        read_cifar10(tmp_path, "valid")
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_read_pickle_gives_back_arrays(tmp_path, protocol):
+    value = (
+        (np.arange(6.0).reshape(2, 3), np.array([1, 2], dtype=">i4")),
+        {"f": np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3)), "s": np.float64(1.5)},
+        [1, 2.5, None, True, "é", b"\xff"],
+        np.zeros((0, 4)),
+    )
+    path = tmp_path / "p"
+    path.write_bytes(pickle.dumps(value, protocol=protocol))
+    (a, b), c, d, e = read_pickle(path)
+    np.testing.assert_array_equal(a, value[0][0])
+    np.testing.assert_array_equal(b, [1, 2])
+    np.testing.assert_array_equal(c["f"], value[1]["f"])
+    assert c["s"] == 1.5
+    assert d == value[2]
+    assert e.shape == (0, 4)
+    assert a.flags.writeable
+
+
+class Hostile:
+    def __init__(self, function, *args):
+        self.call = function, args
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_hostile_pickles_are_refused(tmp_path, protocol):
+    path, trace = tmp_path / "p", tmp_path / "trace"
+    for hostile in (Hostile(os.system, f"touch {trace}"), Hostile(eval, "1"), Hostile(getattr, "", "join")):
+        for value in (hostile, {"data": [hostile]}, np.array([hostile], dtype=object)):
+            path.write_bytes(pickle.dumps(value, protocol=protocol))
+            with pytest.raises(pickle.UnpicklingError):
+                read_pickle(path)
+    assert not trace.exists()
+
+
+def array_pickle(dtype, length):
+    """Eight bytes, said to be a vector of the given type and length."""
+    return (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n(I%d\ntcnumpy\ndtype\n(S'%s'\n"
+        b"I0\nI1\ntR(I3\nS'|'\nNNNI-1\nI-1\nI0\ntbI00\nS'aaaaaaaa'\ntb." % (length, dtype)
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"garbage",
+        pickle.dumps(np.array([None, "x"], dtype=object)),
+        pickle.dumps(np.zeros(2, dtype=[("a", "f8")])),
+        pickle.dumps({1, 2}),
+        pickle.dumps(np.float64),
+        # an array of pointers made of bytes, and lengths that do not fit the bytes
+        array_pickle(b"O8", 1),
+        array_pickle(b"u1", 999999999999),
+        b"cnumpy\ndtype\n(S'u1'\ntR.",
+        b"cnumpy\nndarray\n(I3\ntR.",
+        b"c_codecs\nencode\n(S'abc'\nS'zlib'\ntR.",
+        b"(lp0\ng0\na.",
+    ],
+)
+def test_odd_pickles_are_refused(tmp_path, content):
+    path = tmp_path / "p"
+    path.write_bytes(content)
+    with pytest.raises(pickle.UnpicklingError):
+        read_pickle(path)
+
+
+def test_the_helper_of_the_odd_pickles_is_right(tmp_path):
+    (tmp_path / "p").write_bytes(array_pickle(b"u1", 8))
+    assert read_pickle(tmp_path / "p").tobytes() == b"aaaaaaaa"
+
+
+def test_imagenet_says_what_to_install(tmp_path):
+    try:
+        import torchvision  # noqa: F401
+    except ModuleNotFoundError:
+        with pytest.raises(ModuleNotFoundError, match="pip install"):
+            imagenet_logits(tmp_path, "resnet152", tmp_path / "out.npz")
+    else:
+        pytest.skip("torchvision is installed")
+
+
+def fake_torchvision(torch, classes):
+    """As much of torchvision as is used: a data set of two-pixel images and a linear network."""
+    module = types.ModuleType("torchvision")
+
+    class ImageFolder(torch.utils.data.Dataset):
+        def __init__(self, folder, transform):
+            self.classes, self.targets, self.transform = list(range(classes)), [4, 0, 4], transform
+
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, i):
+            return self.transform(torch.tensor([1.0, float(i)])), self.targets[i]
+
+    def double(image):
+        return 2 * image
+
+    version_1 = types.SimpleNamespace(transforms=lambda: double, meta={"categories": [f"c{i}" for i in range(1000)]})
+    linear = torch.nn.Linear(2, 1000)
+    module.models = types.SimpleNamespace(
+        get_model_weights=lambda name: types.SimpleNamespace(IMAGENET1K_V1=version_1),
+        get_model=lambda name, weights: linear,
+    )
+    module.datasets = types.SimpleNamespace(ImageFolder=ImageFolder)
+    return module, linear
+
+
+def test_imagenet_logits(tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    module, linear = fake_torchvision(torch, 1000)
+    monkeypatch.setitem(sys.modules, "torchvision", module)
+    seen = []
+    out = tmp_path / "out.npz"
+    imagenet_logits(tmp_path, "any", out, batch_size=2, workers=0, on_batch=lambda *counts: seen.append(counts))
+    assert seen == [(2, 3), (3, 3)]
+    with np.load(out, allow_pickle=False) as archive:
+        expected = linear(torch.tensor([[2.0, 0.0], [2.0, 2.0], [2.0, 4.0]])).detach().numpy()
+        np.testing.assert_allclose(archive["logits"], expected, rtol=1e-5, atol=1e-6)
+        assert archive["labels"].tolist() == [4, 0, 4]
+        assert archive["class_names"][999] == "c999"
+    module, _ = fake_torchvision(torch, 3)
+    monkeypatch.setitem(sys.modules, "torchvision", module)
+    with pytest.raises(ValueError, match="1000 synsets"):
+        imagenet_logits(tmp_path, "any", out)
