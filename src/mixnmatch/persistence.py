@@ -234,6 +234,12 @@ def _decode_map(value: dict[str, Any]) -> CalibrationMap:
     if not isinstance(classes, np.ndarray) or classes.ndim != 1 or made.n_classes_ != len(classes) or len(classes) < 2:
         msg = "the number of classes does not fit their names"
         raise MapFileError(msg)
+    for key in expected - {"classes_", "loss_"}:
+        item = getattr(made, key)
+        if isinstance(item, float | np.ndarray) and not np.isfinite(item).all():
+            msg = f"{key} of a {kind.__name__} is not finite"
+            raise MapFileError(msg)
+    made._check_fitted()
     return made
 
 

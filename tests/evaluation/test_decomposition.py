@@ -104,8 +104,8 @@ def test_cross_validation_finds_what_temperature_removes():
         assert parts.miscalibration > 5 * parts.standard_error
         assert parts.value == pytest.approx(parts.miscalibration - parts.discrimination + parts.uncertainty, rel=1e-12)
     calibrated = cross_validated_decomposition(logits / 2.5, y, logits=True)
-    assert abs(calibrated.miscalibration) < 0.003
-    assert "EnsembleTemperatureScaling" in calibrated.recalibrator
+    assert abs(calibrated.miscalibration) < 0.006
+    assert "OneVsAll" in calibrated.recalibrator
 
 
 def test_uncertainty_is_the_score_of_the_class_frequencies():

@@ -77,6 +77,18 @@ def test_pointwise_bands_cover_on_average(truth):
     assert np.mean(covered) > 0.9
 
 
+@pytest.mark.parametrize("truth", [lambda z: 0.15 + 0.6 * z**2, lambda z: z + 0.1 * np.sin(3 * np.pi * z)])
+def test_simultaneous_bands_cover_between_the_ends(truth):
+    covered = []
+    for seed in range(30):
+        z, y = binary(1000, 500 + seed, truth)
+        curve = reliability_curve(z, y, simultaneous=True)
+        inner = (curve.confidence > 0.05) & (curve.confidence < 0.95)
+        expected = truth(curve.confidence)
+        covered.append(((curve.low <= expected) & (expected <= curve.high))[inner].all())
+    assert np.mean(covered) >= 0.85
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_consistency_bands_hold_calibrated_curves(kind):
     covered, whole = [], []
@@ -233,3 +245,14 @@ def test_refusals():
     ):
         with pytest.raises(ValueError, match=word):
             reliability_curve(z, y, **options)
+
+
+def test_many_distinct_confidences_share_draws(monkeypatch):
+    z, y = binary(3000)
+    fine = reliability_curve(z, y, kind="corp", band="consistency")
+    monkeypatch.setattr("mixnmatch.evaluation._curves.MOST_DISTINCT", 500)
+    for weight in (None, np.ones(3000)):
+        coarse = reliability_curve(z, y, kind="corp", band="consistency", sample_weight=weight)
+        np.testing.assert_array_equal(coarse.value, fine.value)
+        assert np.abs(coarse.low - fine.low).mean() < 0.02
+        assert np.abs(coarse.high - fine.high).mean() < 0.02

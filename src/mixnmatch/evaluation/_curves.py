@@ -19,6 +19,8 @@ BANDS: Final = ("confidence", "consistency")
 # A node holds data if it has more than this share of the weight: less is rounding.
 EMPTY: Final = 1e-12
 SIMULATIONS: Final = 200
+# Distinct confidences that resampled isotonic regressions tell apart.
+MOST_DISTINCT: Final = 20_000
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,11 @@ def kernel_points(grid: Grid, inflation: float, band: Band, bandwidth: float | s
         reach = _kernel_reach(sample, x + curve, inflation, narrow, kernel, band)
         if adaptive:
             reach = _evened(reach, sample, rule, kernel)
-        low, high = x + curve - reach, x + curve + reach
+        below = above = np.zeros_like(x)
+        if band.simultaneous:  # a curve that is wrong in one place only is wrong: reach what the data say there
+            misfit = _misfit(sample, curve, narrow, kernel)
+            below, above = np.minimum(misfit, 0.0), np.maximum(misfit, 0.0)
+        low, high = x + curve - reach + below, x + curve + reach + above
     else:
         rng = np.random.default_rng(band.seed)
         noise = np.sqrt(inflation * np.maximum(sample.count, 0.0) * x * (1 - x))
@@ -120,6 +126,13 @@ def _kernel_reach(grid: Grid, probability: Floats, inflation: float, width: Floa
         noise = np.sqrt(variance) * rng.standard_normal((SIMULATIONS, len(p)))
         reach = max(reach, _critical(smoother.value(noise) / support, spread, _inside(grid), band))
     return np.asarray(spread * reach)
+
+
+def _misfit(grid: Grid, curve: Floats, width: Floats, kernel: str) -> Floats:
+    """What the curve leaves of the residuals, smoothed by the narrow kernel of the band: an estimate of its bias."""
+    smoother = Smoother(width, grid.count.shape[-1], kernel)
+    support = np.maximum(smoother.value(grid.count), EMPTY * grid.total)
+    return np.asarray(smoother.value(grid.residual - grid.count * curve) / support)
 
 
 def _evened(reach: Floats, grid: Grid, width: Floats, kernel: str) -> Floats:
@@ -244,12 +257,18 @@ def _resampled(
     fit: Isotonic, weight: Floats | None, p: Floats, resamples: int, rng: np.random.Generator, at: NDArray[np.intp]
 ) -> Floats:
     """Isotonic regressions of outcomes drawn with probabilities ``p``, at some of the distinct confidences."""
+    mass, code = fit.weight, fit.code
+    if len(mass) > MOST_DISTINCT:  # neighbours share what is drawn: the band does not show it
+        middle = np.cumsum(mass) - 0.5 * mass
+        group = np.unique((middle / mass.sum() * MOST_DISTINCT).astype(np.intp), return_inverse=True)[1].reshape(-1)
+        grouped = np.bincount(group, mass).astype(np.float64)
+        p, mass, code, at = np.bincount(group, mass * p) / grouped, grouped, group[code], group[at]
     out = np.empty((resamples, len(at)))
-    whole = fit.weight.astype(np.int64)
+    whole = mass.astype(np.int64)
     for i in range(resamples):
         if weight is None:
-            means = rng.binomial(whole, p) / whole
+            means = rng.binomial(whole, np.clip(p, 0.0, 1.0)) / whole
         else:
-            means = outcome_means(rng.random(len(fit.code)) < p[fit.code], weight, fit.code, fit.weight)
-        out[i] = pool(means, fit.weight)[at]
+            means = outcome_means(rng.random(len(code)) < p[code], weight, code, mass)
+        out[i] = pool(means, mass)[at]
     return out

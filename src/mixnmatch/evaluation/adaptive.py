@@ -18,7 +18,7 @@ from mixnmatch.evaluation.kde import Smoother, fit_grid, rule_of_thumb, spectrum
 MULTIPLES: Final = (0.35, 0.7, 1.0, 1.4)
 VARIANCE_PRICE: Final = 3.0
 # Share of the estimated variance that the kernel part is shrunk by: below 1, for the shrinkage is itself noisy.
-SHRINKAGE: Final = 0.75
+SHRINKAGE: Final = 0.5
 SLOPE_PENALTY: Final = 1.0
 # The logistic start reads confidences as at least this far from 0 and 1.
 LOGIT_MARGIN: Final = 1 / 2048
@@ -77,7 +77,7 @@ def residual_curve(grid: Grid, *, kernel: str = "triweight") -> ResidualCurve:
        :math:`q(z) = \sum_i K(z - z_i)`. The sum of l over the sample is the sum of e: the mean is kept again [2]_.
     3. The bandwidth is, of the multiples 0.35, 0.7, 1 and 1.4 of the rule of thumb, the one with the largest
        :math:`\sum l^2 - 3 \sum \mathrm{Var}\, l` (an estimate of risk).
-    4. :math:`r = \pi_0 - z + \lambda^2 l` with :math:`\lambda^2 = (1 - 0.75 \sum \mathrm{Var}\,l / \sum l^2)_+`.
+    4. :math:`r = \pi_0 - z + \lambda^2 l` with :math:`\lambda^2 = (1 - 0.5 \sum \mathrm{Var}\,l / \sum l^2)_+`.
 
     With growing n the kernel part takes over where the start is wrong, so that the curve is consistent for any smooth
     calibration function; where the start is right it costs little.

@@ -228,7 +228,8 @@ def cross_validated_decomposition(
     recalibrator : a map, optional
         Any object with ``fit(scores, y)`` and ``predict_proba(scores)``, one of ours or your own; it is cloned for
         each fold. The more flexible it is the more miscalibration it can see, and the more rows it needs. By default
-        ensemble temperature scaling fitted to the same score, which sees over- and under-confidence.
+        temperature scaling followed by one-vs-all isotonic regression (IROvA-TS); with few rows for each class a
+        simpler one, such as ``TemperatureScaling()``, loses less to noise.
     score : {"brier", "log"}
         Squared error :math:`\lVert z - y\rVert_2^2` or log loss.
     n_folds : int
@@ -268,9 +269,11 @@ def cross_validated_decomposition(
         msg = f"n_folds must be at least 2 and at most the number of rows ({source.n_rows}), got {n_folds}"
         raise ValueError(msg)
     if recalibrator is None:
-        from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
+        from mixnmatch.maps.combine import OneVsAll
+        from mixnmatch.maps.isotonic import Isotonic as IsotonicMap
+        from mixnmatch.maps.temperature import TemperatureScaling
 
-        recalibrator = EnsembleTemperatureScaling(loss="brier" if score == "brier" else "nll")
+        recalibrator = TemperatureScaling() >> OneVsAll(IsotonicMap())
     moments = Moments.nothing(2)
     for fold in range(n_folds):
         inside = source.fold(fold, n_folds, keep=True, seed=seed)

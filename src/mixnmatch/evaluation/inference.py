@@ -19,7 +19,7 @@ from mixnmatch.evaluation.smooth import smooth_error
 
 # Resamples of a test, and of each of the steps by which an interval is found.
 TEST_RESAMPLES: Final = 499
-INTERVAL_RESAMPLES: Final = 250
+INTERVAL_RESAMPLES: Final = 200
 INTERVAL_STEPS: Final = 11
 # The statistic of intervals is smoothed this much more than the rule of thumb says.
 STATISTIC_MULTIPLE: Final = 1.4
@@ -27,6 +27,8 @@ STATISTIC_MULTIPLE: Final = 1.4
 TAIL: Final = 0.8
 # Above this many draws outcomes are resampled on the nodes instead of row by row.
 MOST_DRAWS: Final = 50_000_000
+# Above this many rows the outcomes on a node are drawn from a normal distribution.
+MOST_ROWS: Final = 2_000
 
 Statistic = Callable[[Grid], Floats]
 
@@ -125,12 +127,12 @@ def inverted_interval(
     standard = float(np.sqrt(share @ (grid.nodes * (1 - grid.nodes)) / size)) + 1.0 / size
     steps = np.linspace(0.0, 1.0, INTERVAL_STEPS) ** 1.5 * ((error + 4 * standard) / max(error, 1e-12))
     tail = 0.5 * (1 - confidence) * TAIL
+    draws = _Draws(share, size, resamples, rng)
     sizes, low, high = [], [], []
     for step in steps:
         probability = np.clip(grid.nodes + step * curve, 0.0, 1.0)
         sizes.append(functional(Grid(share, share * probability)))
-        count = rng.multinomial(size, share, size=resamples)
-        drawn = statistic(Grid(count.astype(np.float64), rng.binomial(count, probability).astype(np.float64)))
+        drawn = statistic(draws.with_probability(probability))
         quantiles = np.quantile(drawn, [tail, 1 - tail])
         low.append(quantiles[0])
         high.append(quantiles[1])
@@ -138,6 +140,31 @@ def inverted_interval(
     lower = 0.0 if high_edge[0] >= observed else float(np.interp(observed, high_edge, values))
     upper = float(np.interp(observed, low_edge, values))
     return lower, max(upper, lower)
+
+
+class _Draws:
+    """Samples whose confidences are drawn once, and whose outcomes follow any curve by the same random numbers."""
+
+    def __init__(self, share: Floats, size: int, resamples: int, rng: np.random.Generator) -> None:
+        count = rng.multinomial(size, share / share.sum(), size=resamples)
+        self._count = count.astype(np.float64)
+        self._by_row = size <= MOST_ROWS
+        if self._by_row:
+            self._index = np.repeat(np.arange(count.size), count.ravel())
+            self._node = self._index % len(share)
+            self._uniform = rng.random(self._index.size)
+        else:
+            self._normal = rng.standard_normal(count.shape)
+
+    def with_probability(self, probability: Floats) -> Grid:
+        """The samples with outcomes of these probabilities at the nodes."""
+        if self._by_row:
+            hit = self._index[self._uniform < probability[self._node]]
+            outcome = np.bincount(hit, minlength=self._count.size).astype(np.float64)
+            return Grid(self._count, outcome.reshape(self._count.shape))
+        spread = np.sqrt(self._count * (probability * (1 - probability)))
+        drawn = np.clip(self._count * probability + spread * self._normal, 0.0, self._count)
+        return Grid(self._count, drawn)
 
 
 def _curve_on(curve: ResidualCurve, grid: Grid) -> Floats:

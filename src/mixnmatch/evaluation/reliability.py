@@ -177,10 +177,15 @@ def reliability_curve(
     Notes
     -----
     The kernel curve is z + r(z) with the residual curve of ``kde-residual``. Its confidence band is as wide as a curve
-    of the narrowest bandwidth that was considered would need, which makes room for the bias of smoothing: pointwise
-    coverage is conservative where the truth is simple, and close to nominal where it is not. With a given bandwidth the
-    band is that of the smoothed curve, bias not included. CORP's bands are by resampling outcomes from the isotonic fit
-    (confidence) or from the confidences themselves (consistency).
+    of the narrowest bandwidth that was considered would need, which makes room for the bias of smoothing; the
+    simultaneous one also reaches what that bandwidth finds to be left of the residuals. In simulations with curves of
+    14 shapes and n = 64 to 4096 (60 repetitions each) the nominal 95% pointwise band held on average 90% to 100% of the
+    sample. The simultaneous band holds the truth between about 0.03 and 0.97, but not at the ends where the frequency
+    stays away from 0 as z goes to 0, or from 1 as z goes to 1: the curve goes to the corners. With a given bandwidth
+    the band is that of the smoothed curve, bias not included.
+
+    CORP's bands are by resampling outcomes from the isotonic fit (confidence) or from the confidences themselves
+    (consistency). Where the isotonic fit is 0 or 1, as at its ends, its confidence band has no width.
 
     References
     ----------

@@ -80,8 +80,8 @@ def block_skce(
     labels : array of shape (n,)
         Columns of the true classes.
     block_size : int, optional
-        Rows of a block. Two rows make the linear estimator of the paper; larger blocks compare more pairs. By default 32,
-        or fewer where that would leave fewer than 16 blocks. Rows that do not fill a block are left out.
+        Rows of a block. Two rows make the linear estimator of the paper; larger blocks compare more pairs. By default
+        32, or fewer where that would leave fewer than 16 blocks. Rows that do not fill a block are left out.
     bandwidth : float, optional
         Scale of the kernel; by default the median distance.
     kernel : "laplacian" or "gaussian"

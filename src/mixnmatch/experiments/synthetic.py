@@ -219,7 +219,7 @@ def coverage_study(
             ends, rejected = [], 0
             for a, b in zip(z, y, strict=True):
                 ends.append(inverted_interval(Outcomes(a, b), estimator, norm, rng))
-                rejected += calibration_test(Outcomes(a, b), estimator, norm, rng, resamples=199) <= 0.05
+                rejected += calibration_test(Outcomes(a, b), estimator, norm, rng, resamples=99) <= 0.05
             low, high = np.array(ends).T
             rows.append(
                 {

@@ -59,8 +59,9 @@ def read_table(
     """
     path = Path(path)
     ending = path.suffix.lower()
-    tabular = ending in (".csv", ".parquet") or path.is_dir()
-    if ending not in READABLE and not path.is_dir():
+    folder = path.is_dir() and ending not in (".npz", ".npy", ".csv")
+    tabular = ending in (".csv", ".parquet") or folder
+    if ending not in READABLE and not folder:
         check_input(path)
         raise unknown_ending(path, READABLE)
     _check_options(path, ending, tabular=tabular, labels=labels, label_column=label_column, columns=columns)
@@ -90,10 +91,8 @@ def _read_tabular(
     weights: str | None,
     need_labels: bool,
 ) -> ScoreTable:
-    if ending == ".csv" and not path.is_dir():
+    if ending == ".csv":
         from mixnmatch.io.text import read_csv as read
-    elif ending == ".csv":
-        raise FileError(path, "is a folder, not a file")
     else:
         from mixnmatch.io.parquet import read_parquet as read
     found = read(path, label=label, weights=weights, patterns=patterns, need_labels=need_labels)

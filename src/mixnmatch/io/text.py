@@ -63,15 +63,14 @@ def _read_rows(path: Path, names: list[str], columns: Columns, lines: Any) -> Ta
         if len(row) != width:
             why = f"{_where(lines, values, numbers)} has {len(row)} values, the header has {width}"
             raise FileError(path, why)
+        if label_at is not None:
+            labels.append(row[label_at].strip())
+            if not labels[-1]:
+                raise FileError(path, f"{_where(lines, values, numbers)}, column {columns.label!r}: there is no label")
         try:
             values.extend(map(float, pick(row)))
         except ValueError:
             _complain(path, _where(lines, values, numbers), names, row, numbers)
-        if label_at is not None:
-            text = row[label_at].strip()
-            if not text:
-                raise FileError(path, f"{_where(lines, values, numbers)}, column {columns.label!r}: there is no label")
-            labels.append(text)
     if not values:
         raise FileError(path, "has a header but no rows")
     table = np.frombuffer(values, dtype=np.float64).reshape(-1, len(numbers))

@@ -24,7 +24,7 @@ class Lookup:
     def cells(self, x: NDArray[Any]) -> NDArray[Any]:
         """Cell of every entry of x (contiguous, in [0, 1], no negative zeros)."""
         bits: NDArray[Any] = x.view(np.int32 if x.dtype.itemsize == 4 else np.int64)
-        return np.right_shift(bits, self.shift)
+        return np.asarray(np.right_shift(bits, self.shift))
 
 
 def build_lookup(knots: NDArray[np.float64], dtype: np.dtype[Any]) -> Lookup:

@@ -101,6 +101,9 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
     def _check_params(self) -> None:
         """Raise an error if a parameter has a value that it cannot have."""
 
+    def _check_fitted(self) -> None:
+        """Raise an error if fitted attributes, read from a file, do not fit together."""
+
     def _fit(self, source: RowSource) -> dict[str, Any]:
         raise NotImplementedError(type(self).__name__)
 

@@ -40,6 +40,11 @@ class _Shared(CalibrationMap):
     def _check_params(self) -> None:
         check_smoothing(self.smoothing)
 
+    def _check_fitted(self) -> None:
+        if not isinstance(self.map_, BinaryMap) or not 0 <= self.mixing_ <= 1:
+            msg = "a combination without a binary map, or with an impossible share of smoothing"
+            raise ValueError(msg)
+
     def _way(self, n_classes: int) -> str:
         raise NotImplementedError(type(self).__name__)
 

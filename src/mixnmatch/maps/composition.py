@@ -69,15 +69,18 @@ class Composition(CalibrationMap):
 
     def _fit(self, source: RowSource) -> dict[str, Any]:
         first = calibration_map(clone(self.first, safe=False))._fit_source(source)
-        seen = source.through(first if self.cv is None else self._cross_fitted(source))
+        seen = source.through(first if self.cv is None else self._cross_fitted(source, first))
         second = calibration_map(clone(self.second, safe=False))._fit_source(seen)
         return {"first_": first, "second_": second}
 
-    def _cross_fitted(self, source: RowSource) -> CrossFitted:
+    def _cross_fitted(self, source: RowSource, whole: CalibrationMap) -> CrossFitted:
+        """Copies of the first map that each miss a fold; the one of all rows where a fold is all there is."""
         assert self.cv is not None
-        folds = range(self.cv)
-        rest = [source.fold(k, self.cv, keep=False, seed=self.random_state) for k in folds]
-        maps = [calibration_map(clone(self.first, safe=False))._fit_source(part) for part in rest]
+        rest = [source.fold(k, self.cv, keep=False, seed=self.random_state) for k in range(self.cv)]
+        maps = [
+            calibration_map(clone(self.first, safe=False))._fit_source(part) if part.total_weight() > 0 else whole
+            for part in rest
+        ]
         return CrossFitted(maps, self.random_state)
 
     def _log_proba(self, block: Block) -> NDArray[np.float64]:

@@ -198,7 +198,7 @@ def _nll_derivatives(rows: Vector, w: Vector) -> Vector:
         weighted = np.log(w)[:, None] + logs
     top = weighted.max(axis=0)
     mixture = top + np.log(np.exp(weighted - top).sum(axis=0))
-    ratio = np.exp(logs - mixture)  # each member over the mixture
+    ratio = np.exp(np.minimum(logs - mixture, 300.0))  # each member over the mixture
     share = w[0] * ratio[0]  # what the free member contributes to it
     gradient = np.concatenate([[-share * slope], -ratio])
     hessian = gradient[:, None] * gradient[None, :]

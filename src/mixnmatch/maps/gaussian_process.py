@@ -143,9 +143,7 @@ class GaussianProcessCalibration(CalibrationMap):
     loss_: float
     backend_: str
 
-    def __init__(
-        self, *, n_inducing: int = 16, logits: bool = False, classes: Any = None, weights: str = "frequency"
-    ):
+    def __init__(self, *, n_inducing: int = 16, logits: bool = False, classes: Any = None, weights: str = "frequency"):
         self.n_inducing = n_inducing
         self.logits = logits
         self.classes = classes

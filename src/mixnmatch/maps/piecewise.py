@@ -37,6 +37,15 @@ class PiecewiseMap(BinaryMap):
     def _proba(self, block: Block) -> NDArray[Any]:
         return mix_with_uniform(super()._proba(block), min(1.0, self.smoothing / (self.total_weight_ + 1)))
 
+    def _check_fitted(self) -> None:
+        sizes = {len(self.knots_), len(self.values_), len(self.slopes_), int(self.offsets_[-1])}
+        starts = self.offsets_[:-1]
+        inner = np.setdiff1d(np.arange(1, len(self.knots_)), starts)
+        fits = len(sizes) == 1 and self.offsets_[0] == 0 and len(self.left_) == len(starts)
+        if not (fits and (np.diff(self.offsets_) > 0).all() and (self.knots_[inner] >= self.knots_[inner - 1]).all()):
+            msg = "the pieces of a function do not fit together"
+            raise ValueError(msg)
+
     def _functions(self, columns: Columns) -> list[Piecewise]:
         raise NotImplementedError(type(self).__name__)
 

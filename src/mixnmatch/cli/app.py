@@ -1,0 +1,108 @@
+"""The group of commands: a table of names, each imported when it is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+
+import click
+
+from mixnmatch._version import __version__
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A command: the module here that defines it, a line about it, and the part of the library that it needs."""
+
+    module: str
+    summary: str
+    needs: str = "mixnmatch"
+
+    @property
+    def available(self) -> bool:
+        """Whether the part of the library that does the work is there."""
+        return find_spec(self.needs) is not None
+
+
+COMMANDS = {
+    "demo": Entry("demo", "Calibrate the embedded sample and print a table of methods."),
+    "evaluate": Entry("evaluate", "How good and how well calibrated are the scores in a file?"),
+    "fit": Entry("fit", "Learn a calibration map from scores and labels, and save it."),
+    "apply": Entry("apply", "Turn scores into calibrated probabilities with a saved map."),
+    "compare": Entry("compare", "Rank calibration methods on your data.", needs="mixnmatch.selection"),
+    "recommend": Entry("recommend", "Which method and metric suit your data, and why.", needs="mixnmatch.selection"),
+    "report": Entry("report", "Write one HTML page about your model's calibration.", needs="mixnmatch.report"),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that lists commands from a table and imports only the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the commands, in the order in which one meets them."""
+        return [name for name, entry in COMMANDS.items() if entry.available]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None or not entry.available:
+            return None
+        command = import_module(f"mixnmatch.cli.{entry.module}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command, and for a misspelt one say which is meant."""
+        from difflib import get_close_matches
+
+        name = args[0]
+        known = self.list_commands(ctx)
+        if name not in known and not name.startswith("-"):
+            close = get_close_matches(name, known, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else f" Commands: {', '.join(known)}."
+            msg = f"No such command {name!r}.{hint}"
+            raise click.UsageError(msg, ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name].summary) for name in self.list_commands(ctx)])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples and how to switch completion on, line by line."""
+        for title, lines in (("Examples", EXAMPLES), ("Shell completion", COMPLETION)):
+            with formatter.section(title):
+                for line in lines:
+                    formatter.write_text(line) if line.endswith(".") else formatter.write(f"  {line}\n")
+
+
+EXAMPLES = (
+    "mixnmatch demo",
+    "mixnmatch fit val.npz --method ets -o cal.json",
+    "mixnmatch evaluate test.npz --map cal.json",
+    "mixnmatch apply cal.json new.npz -o calibrated.npz",
+)
+COMPLETION = (
+    'bash  eval "$(_MIXNMATCH_COMPLETE=bash_source mixnmatch)"   in ~/.bashrc',
+    'zsh   eval "$(_MIXNMATCH_COMPLETE=zsh_source mixnmatch)"    in ~/.zshrc',
+    "fish  _MIXNMATCH_COMPLETE=fish_source mixnmatch | source    in ~/.config/fish/config.fish",
+)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="mixnmatch", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Turn the scores of any classifier into probabilities that can be trusted.
+
+    All that is needed is a file with the scores of a trained model (logits or probabilities) and the true labels, on
+    data that the model was not trained on. `mixnmatch COMMAND --help` describes a command and the files it reads.
+    """
+
+
+def main() -> None:
+    """Run the command line."""
+    cli(prog_name="mixnmatch")

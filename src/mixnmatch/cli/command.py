@@ -1,0 +1,128 @@
+"""What all commands share: errors in one line, warnings on stderr, examples in the help, JSON on request."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+# What the library says to people who write Python, and what they type here.
+_WORDING = (
+    ("pass logits=True", "pass --logits"),
+    ("with logits=True", "as logits"),
+    ("logits=True", "--logits"),
+    ("pass classes=[...]", "pass --classes A,B,..."),
+    ('say weights="importance"', "pass --importance"),
+    ("sample_weight", "the weight"),
+)
+# Errors that are about the data or the machine, not about the program.
+_EXPECTED = (ValueError, TypeError, OSError, ImportError, MemoryError)
+
+
+class DataError(click.ClickException):
+    """An error in a file or its use: one line on stderr, exit code 1."""
+
+    exit_code = 1
+
+    def show(self, file: Any = None) -> None:
+        """Print the line."""
+        click.echo(f"error: {self.format_message()}", err=True)
+
+
+class Command(click.Command):
+    """A command with examples in its help and ``--debug``, that reports errors in one line."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **settings: Any):
+        super().__init__(*args, **settings)
+        self.examples = examples
+        self.params.append(
+            click.Option(["--debug"], is_flag=True, expose_value=False, callback=_remember, help="Show tracebacks.")
+        )
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, those about reading files under a heading of their own."""
+        from mixnmatch.cli.options import READING
+
+        sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Options for reading files": []}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                sections["Options for reading files" if param.name in READING else "Options"].append(record)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, one a line."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for example in self.examples:
+                    formatter.write(f"  {example}\n")
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; warnings become lines on stderr, and so do errors unless asked for tracebacks."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.filterwarnings("default", category=UserWarning)
+            warnings.showwarning = _show_warning
+            try:
+                return super().invoke(ctx)
+            except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+                raise
+            except Exception as error:
+                if ctx.meta.get("mixnmatch.debug"):
+                    raise
+                raise DataError(_explain(error)) from error
+
+
+def _remember(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    ctx.meta["mixnmatch.debug"] = value
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this file"
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror.lower()}"
+    text = in_command_line_words(str(error))
+    if isinstance(error, _EXPECTED) and text:
+        return text
+    return f"unexpected {type(error).__name__}: {text}; --debug shows where"
+
+
+def in_command_line_words(message: str) -> str:
+    """A message of the library in one line, with options named as they are typed."""
+    text = " ".join(message.split())
+    for python, typed in _WORDING:
+        text = text.replace(python, typed)
+    return text
+
+
+def _show_warning(message: Warning | str, *_args: Any, **_settings: Any) -> None:
+    click.echo(f"warning: {in_command_line_words(str(message))}", err=True)
+
+
+def print_json(value: Any) -> None:
+    """Print JSON that any parser takes: numbers that are not finite become null."""
+    click.echo(json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "to_dict"):
+        return _plain(value.to_dict())
+    if hasattr(value, "tolist"):  # an array or a number of NumPy
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return str(value)

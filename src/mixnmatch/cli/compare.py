@@ -1,0 +1,92 @@
+"""``mixnmatch compare``: rank methods on the user's data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.options import (
+    FILE,
+    FILE_HELP,
+    Methods,
+    Reading,
+    json_option,
+    list_methods_option,
+    reading_options,
+    seed_option,
+)
+
+HELP = f"""Rank calibration methods on your data by calibration gain.
+
+    Methods are compared by cross-validation, or, with --evaluation, fitted on SCORES and judged on the other file.
+    With --learning-curve: how the result depends on the number of rows, and whether more would help.
+    {FILE_HELP}"""
+
+
+@click.command(
+    "compare",
+    cls=Command,
+    help=HELP,
+    examples=(
+        "mixnmatch compare val.npz",
+        "mixnmatch compare val.npz --evaluation test.npz --methods ts,ets,irm",
+        "mixnmatch compare val.npz --learning-curve --methods ts,irm --json",
+    ),
+)
+@click.argument("scores", type=FILE)
+@click.option("--methods", type=Methods(), metavar="A,B,...", help="Methods to compare [default: the main ones].")
+@list_methods_option
+@click.option("--evaluation", type=FILE, metavar="FILE", help="File to judge on, instead of cross-validation.")
+@click.option("--cv", type=click.IntRange(2), default=5, show_default=True, metavar="K", help="Number of folds.")
+@click.option("--learning-curve", "curve", is_flag=True, help="Results over the number of rows.")
+@seed_option
+@reading_options
+@json_option
+def command(
+    scores: Path,
+    methods: tuple[str, ...] | None,
+    evaluation: Path | None,
+    cv: int,
+    curve: bool,
+    seed: int,
+    as_json: bool,
+    reading: Reading,
+) -> None:
+    """Compare."""
+    from mixnmatch import selection
+    from mixnmatch.cli.display import reporting
+
+    if curve and evaluation is not None:
+        msg = "--learning-curve and --evaluation cannot be combined"
+        raise click.UsageError(msg)
+    table = reading.read(scores)
+    settings: dict[str, Any] = {
+        "methods": None if methods is None else list(methods),
+        "logits": table.logits,
+        "sample_weight": table.weights,
+        "classes": table.classes,
+        "random_state": seed,
+    }
+    with reporting("Comparing") as step:
+        if curve:
+            result = selection.learning_curve(table.scores, table.labels, progress=step, **settings)
+        else:
+            other = None if evaluation is None else _other(evaluation, table, reading)
+            result = selection.compare(table.scores, table.labels, evaluation=other, cv=cv, progress=step, **settings)
+    if as_json:
+        print_json({"file": str(scores), **result.to_dict()})
+    else:
+        from mixnmatch.cli.inputs import about
+
+        click.echo(f"{about(table)}\n\n{result}")
+
+
+def _other(path: Path, table: Any, reading: Reading) -> tuple[Any, Any]:
+    """Scores and labels of the evaluation file, which must be of the same kind and classes."""
+    from mixnmatch.cli.inputs import same_kind
+
+    other = same_kind(reading.read(path, like=table), table)
+    return other.scores, other.labels

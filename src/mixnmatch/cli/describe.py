@@ -1,0 +1,78 @@
+"""What a fitted map has learned, in a few lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+# Arrays up to this size are shown number by number.
+FEW = 6
+_HIDDEN = ("backend_", "loss_", "bound_", "log_floor_", "mixing_")
+
+
+def describe(fitted: Any) -> list[tuple[str, str]]:
+    """Pairs of a name and a value."""
+    if hasattr(fitted, "first_") and hasattr(fitted, "second_"):
+        first = [(f"first, {name}", value) for name, value in describe(fitted.first_)]
+        return first + [(f"then, {name}", value) for name, value in describe(fitted.second_)]
+    if hasattr(fitted, "map_"):
+        return describe(fitted.map_)
+    return [*_temperature(fitted), *_weights(fitted), *_knots(fitted)] or _attributes(fitted)
+
+
+def _temperature(fitted: Any) -> list[tuple[str, str]]:
+    if not hasattr(fitted, "temperature_"):
+        return []
+    notes = {
+        "separable": " (every label already has the largest score: no temperature is the best)",
+        "uniform": " (the scores say nothing about the labels)",
+    }
+    note = notes.get(getattr(fitted, "bound_", None) or "", "")
+    return [("temperature", f"{fitted.temperature_:.4g}{note or _direction(fitted.temperature_)}")]
+
+
+def _direction(temperature: float) -> str:
+    if abs(temperature - 1) < 0.005:
+        return " (about 1: as confident as it should be)"
+    return f" (the model was {'over' if temperature > 1 else 'under'}-confident)"
+
+
+def _weights(fitted: Any) -> list[tuple[str, str]]:
+    weights = getattr(fitted, "member_weights_", None)
+    if weights is None or np.size(weights) != 3:
+        return []
+    first, second, third = (f"{weight:.3f}" for weight in weights)
+    return [("weights", f"{first} calibrated, {second} as given, {third} uniform")]
+
+
+def _knots(fitted: Any) -> list[tuple[str, str]]:
+    offsets = getattr(fitted, "offsets_", None)
+    if offsets is None:
+        return []
+    pieces = np.diff(np.asarray(offsets))
+    if len(pieces) == 1:
+        return [("function", f"piecewise linear, {int(pieces[0])} knots")]
+    return [
+        ("functions", f"{len(pieces)} piecewise linear ones, {int(pieces.min())} to {int(pieces.max())} knots each")
+    ]
+
+
+def _attributes(fitted: Any) -> list[tuple[str, str]]:
+    lines = []
+    for name in getattr(fitted, "_fitted", ()):
+        value = getattr(fitted, name, None)
+        if name in _HIDDEN or value is None or isinstance(value, str):
+            continue
+        title = name.rstrip("_").replace("_", " ")
+        if isinstance(value, float | int):
+            lines.append((title, f"{value:.4g}"))
+        elif isinstance(value, np.ndarray) and value.dtype.kind in "fi":
+            lines.append((title, _array(value)))
+    return lines or [("parameters", "none")]
+
+
+def _array(value: Any) -> str:
+    if value.size <= FEW:
+        return ", ".join(f"{item:.4g}" for item in value.ravel())
+    return f"{' x '.join(str(size) for size in value.shape)} numbers, {value.min():.4g} to {value.max():.4g}"

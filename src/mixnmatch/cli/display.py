@@ -1,0 +1,86 @@
+"""Text for people: aligned tables, percentages, and progress that only shows on a terminal."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+Row = Sequence[str]
+
+
+def table(rows: Sequence[Row], *, left: int = 1, indent: int = 0) -> str:
+    """Rows of cells, the first one a header: the first ``left`` columns start together, the others end together."""
+    width = max(len(row) for row in rows)
+    padded = [[*row, *[""] * (width - len(row))] for row in rows]
+    sizes = [max(len(row[column]) for row in padded) for column in range(width)]
+    lines = []
+    for row in padded:
+        cells = [
+            cell.ljust(size) if column < left else cell.rjust(size)
+            for column, (cell, size) in enumerate(zip(row, sizes, strict=True))
+        ]
+        lines.append((" " * indent + "  ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def percent(value: float, digits: int = 2) -> str:
+    """0.1187 as 11.87%."""
+    return f"{100 * value:.{digits}f}%" if math.isfinite(value) else str(value)
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A score with a fixed number of digits."""
+    return f"{value:.{digits}f}"
+
+
+def between(ends: tuple[float, float] | None, show: Callable[[float], str] = number) -> str:
+    """An interval."""
+    if ends is None or not all(math.isfinite(end) for end in ends):
+        return ""
+    return f"[{show(ends[0])}, {show(ends[1])}]"
+
+
+def p_text(p_value: float) -> str:
+    """A p-value of a resampling test; the smallest it can be is a bound."""
+    return f"p = {p_value:.3f}" if p_value >= 0.0025 else "p < 0.003"
+
+
+def plural(count: float, noun: str) -> str:
+    """Such as "1 row" and "5000 rows"; weights may make the count a fraction."""
+    ending = "" if count == 1 else ("es" if noun.endswith("s") else "s")
+    return f"{count:g} {noun}{ending}" if count != int(count) else f"{int(count)} {noun}{ending}"
+
+
+@contextmanager
+def progress(label: str, total: int) -> Iterator[Callable[[], None]]:
+    """A bar on stderr if that is a terminal, and nothing otherwise; call what it gives after each step."""
+    if not sys.stderr.isatty() or total < 2:
+        yield lambda: None
+        return
+    with click.progressbar(length=total, label=label, file=sys.stderr) as bar:
+        yield lambda: bar.update(1)
+
+
+@contextmanager
+def reporting(label: str) -> Iterator[Callable[..., None] | None]:
+    """A function ``(done, total, what)`` that draws a bar on stderr, or ``None`` if that is not a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    state: dict[str, Any] = {}
+
+    def step(done: int, total: int, *_what: Any) -> None:
+        if "bar" not in state:
+            state["bar"] = click.progressbar(length=total, label=label, file=sys.stderr).__enter__()
+        state["bar"].update(done - state["bar"].pos)
+
+    try:
+        yield step
+    finally:
+        if "bar" in state:
+            state["bar"].render_finish()

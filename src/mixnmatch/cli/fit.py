@@ -1,0 +1,161 @@
+"""``mixnmatch fit``: learn a calibration map and save it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.options import (
+    FILE,
+    FILE_HELP,
+    Method,
+    Reading,
+    force_option,
+    json_option,
+    list_methods_option,
+    reading_options,
+)
+
+if TYPE_CHECKING:
+    from mixnmatch.cli.inputs import Measured
+    from mixnmatch.io import ScoreTable
+
+HELP = f"""Learn a calibration map from scores and labels, and save it as one JSON file.
+
+    Use data that the model was not trained on. The numbers printed are those of the calibration set itself, on which
+    the map was fitted; `mixnmatch evaluate OTHER --map CAL.json` gives honest ones.
+    {FILE_HELP}"""
+
+
+@click.command(
+    "fit",
+    cls=Command,
+    help=HELP,
+    examples=(
+        "mixnmatch fit val.npz --method ets -o cal.json",
+        "mixnmatch fit val.csv --logits --label-column truth --method irm -o cal.json",
+        "mixnmatch fit logits.npy --labels labels.npy --logits -o cal.json",
+        "mixnmatch fit --list-methods",
+    ),
+)
+@click.argument("scores", type=FILE)
+@click.option("--method", "-m", type=Method(), default="ets", show_default=True, help="How to calibrate.")
+@list_methods_option
+@click.option("--output", "-o", type=FILE, required=True, metavar="CAL.json", help="Where to save the map.")
+@click.option(
+    "--loss", type=click.Choice(["nll", "brier"]), help="What to minimise, for methods that leave the choice."
+)
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Another setting of the method.")
+@reading_options
+@force_option
+@json_option
+def command(
+    scores: Path,
+    method: str,
+    output: Path,
+    loss: str | None,
+    options: tuple[str, ...],
+    force: bool,
+    as_json: bool,
+    reading: Reading,
+) -> None:
+    """Fit, save, and say what was learned."""
+    from time import perf_counter
+
+    from mixnmatch.cli.inputs import measure
+    from mixnmatch.io import check_output
+
+    check_output(output, [".json"], force=force)
+    table = reading.read(scores)
+    map_ = _build(method, table, reading.weighting, _settings(loss, options))
+    start = perf_counter()
+    map_.fit(table.scores, table.labels, sample_weight=table.weights)
+    seconds = perf_counter() - start
+    map_.save(output)
+    before = measure(table.scores, table, logits=table.logits, weighting=reading.weighting)
+    after = measure(map_.predict_proba(table.scores), table, logits=False, weighting=reading.weighting)
+    if as_json:
+        print_json(_as_dict(map_, method, table, before, after, seconds, output))
+    else:
+        click.echo(_as_text(map_, method, table, before, after, seconds, output))
+
+
+def _settings(loss: str | None, options: tuple[str, ...]) -> dict[str, Any]:
+    settings: dict[str, Any] = {} if loss is None else {"loss": loss}
+    for option in options:
+        name, sign, value = option.partition("=")
+        if not sign or not name.isidentifier():
+            msg = f"{option!r} is not of the form NAME=VALUE."
+            raise click.BadParameter(msg, param_hint="'--option'")
+        try:
+            settings[name] = json.loads(value)
+        except ValueError:
+            settings[name] = value
+    return settings
+
+
+def _build(method: str, table: ScoreTable, weighting: str, settings: dict[str, Any]) -> Any:
+    from mixnmatch.registry import calibrator
+
+    common: dict[str, Any] = {} if weighting == "frequency" else {"weights": weighting}
+    try:
+        return calibrator(method, logits=table.logits, classes=table.classes, **common, **settings)
+    except TypeError:
+        names = " or ".join(repr(name) for name in settings)
+        msg = f"the method {method!r} has no setting {names}"
+        raise click.UsageError(msg) from None
+
+
+def _as_dict(
+    map_: Any, method: str, table: ScoreTable, before: Measured, after: Measured, seconds: float, output: Path
+) -> dict[str, Any]:
+    from mixnmatch.cli.describe import describe
+
+    return {
+        "file": str(table.path),
+        "rows": table.n_rows,
+        "classes": table.n_classes,
+        "logits": table.logits,
+        "method": method,
+        "accuracy_preserving": bool(map_.accuracy_preserving),
+        "learned": dict(describe(map_)),
+        "seconds": seconds,
+        "calibration_set": {"before": before.to_dict(), "after": after.to_dict()},
+        "output": str(output),
+    }
+
+
+def _as_text(
+    map_: Any, method: str, table: ScoreTable, before: Measured, after: Measured, seconds: float, output: Path
+) -> str:
+    from mixnmatch.cli import display
+    from mixnmatch.cli.describe import describe
+    from mixnmatch.cli.inputs import about
+    from mixnmatch.registry import REGISTRY
+
+    kept = "the predicted class never changes" if map_.accuracy_preserving else "the predicted class may change"
+    learned = [(f"  {name}", value) for name, value in describe(map_)]
+    scores = [
+        ("", "before", "after"),
+        ("log loss", display.number(before.log_loss), display.number(after.log_loss)),
+        ("Brier score", display.number(before.brier_score), display.number(after.brier_score)),
+        ("accuracy", display.percent(before.accuracy), display.percent(after.accuracy)),
+    ]
+    return "\n".join(
+        [
+            about(table),
+            f"{method}: {REGISTRY[method].summary}; fitted in {seconds:.2g} s; {kept}",
+            "",
+            "Learned",
+            display.table(learned, left=2),
+            "",
+            "On the calibration set (optimistic: the map was fitted on these rows)",
+            display.table(scores, indent=2),
+            "",
+            f"Saved to {output}. On other data: mixnmatch evaluate TEST --map {output}",
+        ]
+    )

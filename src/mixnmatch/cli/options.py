@@ -1,0 +1,216 @@
+"""Options that several commands share, and the types behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from mixnmatch.io import ScoreTable
+
+    TextType = click.ParamType[str]
+    TextsType = click.ParamType[tuple[str, ...]]
+else:  # older versions of click have no type parameter
+    TextType = TextsType = click.ParamType
+
+F = TypeVar("F", bound=Callable[..., Any])
+FILE = click.Path(path_type=Path)
+
+FILE_HELP = """
+
+    \b
+    SCORES is one of
+      .npz      arrays `logits` or `probs`, `labels`; optionally `weights`, `classes`
+      .npy      scores, with --labels LABELS.npy
+      .csv      a header; a column for each class, and `label`
+      .parquet  the same; a file or a folder of files
+    Scores in .npy, .csv and .parquet are probabilities unless --logits is given.
+    """
+
+
+class Method(TextType):
+    """Short name of a calibration method, known to the registry."""
+
+    name = "method"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check that there is such a method."""
+        from mixnmatch.registry import calibrator
+
+        try:
+            calibrator(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Methods that start so."""
+        from mixnmatch.registry import REGISTRY
+
+        return [
+            CompletionItem(name, help=entry.summary) for name, entry in REGISTRY.items() if name.startswith(incomplete)
+        ]
+
+
+class Names(TextsType):
+    """A list separated by commas."""
+
+    name = "names"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Split the list."""
+        if isinstance(value, tuple):
+            return value
+        names = tuple(name.strip() for name in str(value).split(","))
+        if not all(names):
+            self.fail(f"{value!r} has an empty name", param, ctx)
+        return names
+
+
+class Methods(Names):
+    """Short names of methods, separated by commas."""
+
+    name = "methods"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Check each name."""
+        names = super().convert(value, param, ctx)
+        return tuple(Method().convert(name, param, ctx) for name in names)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Complete the last name of the list."""
+        before, comma, last = incomplete.rpartition(",")
+        found = Method().shell_complete(ctx, param, last)
+        return [CompletionItem(f"{before}{comma}{item.value}", help=item.help) for item in found]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read files of scores: the options that the user gave."""
+
+    labels: Path | None
+    logits: bool | None
+    label_column: str | None
+    columns: tuple[str, ...]
+    weights: str | None
+    importance: bool
+    classes: tuple[str, ...] | None
+
+    @property
+    def weighting(self) -> str:
+        """What weights mean."""
+        return "importance" if self.importance else "frequency"
+
+    def read(self, path: Path, *, need_labels: bool = True, like: Any = None) -> ScoreTable:
+        """Read a file and check its values; errors name the file.
+
+        What the file leaves open is as in ``like``: a map that is to be applied, or a table that was read before.
+        """
+        from mixnmatch.cli.inputs import map_logits, names_of, read_checked
+
+        if like is None:
+            return read_checked(path, self, need_labels=need_labels)
+        if hasattr(like, "predict_proba"):
+            return read_checked(path, self, need_labels=need_labels, logits=map_logits(like), classes=like.classes_)
+        return read_checked(path, self, need_labels=need_labels, logits=like.logits, classes=names_of(like))
+
+
+# Shown under a heading of their own.
+READING = tuple(name for name in Reading.__dataclass_fields__)
+
+
+def reading_options(function: F) -> F:
+    """Options about the file of scores, handed on as one ``reading``."""
+    options = (
+        click.option("--labels", type=FILE, metavar="FILE", help="Labels, for scores in .npy."),
+        click.option(
+            "--logits/--probs", default=None, help="What the scores are. In .npz the name of the array says it."
+        ),
+        click.option("--label-column", metavar="NAME", help="Column with the labels [default: label]."),
+        click.option(
+            "--columns",
+            type=Names(),
+            default=(),
+            metavar="A,B,...",
+            help="Score columns, or patterns such as 'prob_*'.",
+        ),
+        click.option(
+            "--classes", type=Names(), metavar="A,B,...", help="Names of the classes, in order of the columns."
+        ),
+        click.option(
+            "--weights", metavar="NAME", help="Array, column or .npy file with row weights [default: weights, if any]."
+        ),
+        click.option("--importance", is_flag=True, help="Weights are importances, not frequencies."),
+    )
+
+    def gathered(*args: Any, **settings: Any) -> Any:
+        reading = Reading(**{name: settings.pop(name) for name in READING})
+        return function(*args, reading=reading, **settings)
+
+    gathered.__doc__ = function.__doc__
+    gathered.__name__ = function.__name__
+    gathered.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    for option in reversed(options):
+        gathered = option(gathered)
+    return gathered  # type: ignore[return-value]
+
+
+def json_option(function: F) -> F:
+    """``--json``: for machines."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on stdout.")(function)
+
+
+def force_option(function: F) -> F:
+    """``--force``: overwrite."""
+    return click.option("--force", is_flag=True, help="Overwrite existing files.")(function)
+
+
+def seed_option(function: F) -> F:
+    """``--seed``: for resampling and cross-validation."""
+    kind = click.IntRange(0)
+    return click.option("--seed", type=kind, default=0, show_default=True, metavar="N", help="Seed of random numbers.")(
+        function
+    )
+
+
+def list_methods(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    """Print the methods and stop."""
+    if not value or ctx.resilient_parsing:
+        return
+    from mixnmatch.registry import calibrators
+
+    for line in calibrators():
+        click.echo(str(line))
+    ctx.exit()
+
+
+def list_methods_option(function: F) -> F:
+    """``--list-methods``: what can be asked for."""
+    return click.option(
+        "--list-methods",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=list_methods,
+        help="List the methods and exit.",
+    )(function)
+
+
+__all__ = [
+    "FILE",
+    "FILE_HELP",
+    "Method",
+    "Methods",
+    "Names",
+    "Reading",
+    "force_option",
+    "json_option",
+    "list_methods_option",
+    "reading_options",
+    "seed_option",
+]

@@ -1,0 +1,91 @@
+"""``mixnmatch report``: one HTML page about a model's calibration."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.options import (
+    FILE,
+    FILE_HELP,
+    Methods,
+    Reading,
+    force_option,
+    json_option,
+    list_methods_option,
+    reading_options,
+    seed_option,
+)
+
+HELP = f"""Write one self-contained HTML page about your model's calibration.
+
+    The page has a verdict in a sentence, reliability diagrams before and after, a table of methods with intervals, a
+    learning curve and what to do next. It needs no network.
+    {FILE_HELP}"""
+
+
+@click.command(
+    "report",
+    cls=Command,
+    help=HELP,
+    examples=(
+        "mixnmatch report val.npz -o report.html",
+        "mixnmatch report val.npz --evaluation test.npz --methods ts,ets,irm -o report.html",
+    ),
+)
+@click.argument("scores", type=FILE)
+@click.option("--output", "-o", type=FILE, required=True, metavar="REPORT.html", help="File to write.")
+@click.option("--evaluation", type=FILE, metavar="FILE", help="File to judge on, instead of cross-validation.")
+@click.option("--methods", type=Methods(), metavar="A,B,...", help="Methods to compare [default: the main ones].")
+@list_methods_option
+@click.option("--title", help="Title of the page [default: the name of the file].")
+@seed_option
+@reading_options
+@force_option
+@json_option
+def command(
+    scores: Path,
+    output: Path,
+    evaluation: Path | None,
+    methods: tuple[str, ...] | None,
+    title: str | None,
+    seed: int,
+    force: bool,
+    as_json: bool,
+    reading: Reading,
+) -> None:
+    """Read, judge, write."""
+    from mixnmatch.cli.inputs import same_kind
+    from mixnmatch.io import check_output
+
+    check_output(output, [".html"], force=force)
+    table = reading.read(scores)
+    other = None if evaluation is None else same_kind(reading.read(evaluation, like=table), table)
+    write(
+        output,
+        (table.scores, table.labels),
+        evaluation=None if other is None else (other.scores, other.labels),
+        logits=table.logits,
+        sample_weight=table.weights,
+        classes=table.classes,
+        methods=None if methods is None else list(methods),
+        title=title or scores.name,
+        random_state=seed,
+    )
+    if as_json:
+        print_json({"file": str(scores), "output": str(output)})
+    else:
+        click.echo(f"Wrote {output}.")
+
+
+def write(path: Path, calibration: tuple[Any, Any], **settings: Any) -> None:
+    """Write the page, with a bar on a terminal."""
+    from mixnmatch.cli.display import reporting
+
+    write_report = import_module("mixnmatch.report").write_report
+    with reporting("Writing the report") as step:
+        write_report(path, *calibration, progress=step, **settings)

@@ -1,0 +1,313 @@
+"""Auto: a stack of cross-fitted maps and compositions, weighted by a proper score, that does no harm."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._rows import Block, RowSource
+from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.trivial import Identity
+
+if TYPE_CHECKING:
+    from mixnmatch.selection.candidates import Candidate
+    from mixnmatch.selection.crossfit import Bench
+
+Array = NDArray[np.float64]
+# Choices are made on at most about so many rows; the members are then fitted to all.
+ROWS_TO_CHOOSE_BY = 100_000
+# With fewer rows a fold, nothing can be said about which map is better.
+LEAST_ROWS_A_FOLD = 2
+
+
+class Auto(CalibrationMap):
+    r"""The best that the library can do by itself: a weighted ensemble of maps and compositions, cross-validated.
+
+    .. math:: T(z) = \sum_m w_m T_m(z), \qquad w = \arg\min_{w \in \Delta}
+        \sum_i S\Bigl(\sum_m w_m T_m^{(-k(i))}(z^{(i)}), y^{(i)}\Bigr)
+
+    Candidates :math:`T_m` are single maps and compositions, the identity among them. Each is fitted without each of
+    the folds in turn; the weights w, on the simplex, minimise the proper score S of the outputs for the rows that were
+    left out. Members with weight are then fitted to all rows. If the stack is not better than the identity on the rows
+    left out, it is the identity.
+
+    Parameters
+    ----------
+    scoring : {"nll", "brier"}
+        The proper score S that weights are chosen by: log loss or squared error.
+    accuracy_preserving : bool
+        Only use candidates that keep the largest entry of every row the largest; then so does the stack.
+    time_budget : float, optional
+        Seconds that the fit should take at most. Candidates that would not fit in by a guess that is the same on every
+        machine are dropped, the costliest first; where the clock runs out nonetheless, so are the ones not yet tried.
+    cv : int
+        Number of folds. A row's fold is a hash of its index.
+    random_state : int
+        Seed of that hash.
+    logits, classes, weights
+        As for :class:`TemperatureScaling`.
+
+    Attributes
+    ----------
+    members_ : list of fitted maps
+        The maps with positive weight.
+    member_weights_ : array of shape (m,)
+        Their weights.
+    candidates_ : list of str
+        What was tried, as names of stages in the order in which they act.
+    candidate_weights_, candidate_losses_, candidate_gains_, candidate_errors_, candidate_seconds_ : arrays
+        For each candidate its weight, its mean loss on rows it had not seen, by how much that is below the loss of the
+        identity, the standard error of this paired difference, and the seconds it took.
+    dropped_ : list of str
+        Candidates that the time budget left no room for.
+    loss_, gain_, gain_error_ : float
+        The mean loss of the stack on rows that its members had not seen (the weights had), by how much it is below
+        that of the identity, and the standard error of the difference.
+    cost_ : float
+        Seconds that the fit took.
+
+    Notes
+    -----
+    Structured matrix scaling is the best published parametric map, but it assumes that log-probabilities need an
+    affine correction. An order-preserving function first and the matrix afterwards do better than either; isotonic
+    regression or a second order-preserving function on top is fitted on outputs for rows that the matrix has not seen.
+    ``benchmarks/auto_league.py`` prints how all methods rank on a folder of files.
+
+    References
+    ----------
+    van der Laan, Polley, Hubbard (2007). Super learner. Statistical Applications in Genetics and Molecular Biology.
+    Yao, Vehtari, Simpson, Gelman (2018). Using stacking to average Bayesian predictive distributions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> logits = rng.normal(size=(300, 3))
+    >>> p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    >>> y = (p.cumsum(axis=1) < rng.random((300, 1))).sum(axis=1)
+    >>> map = Auto(logits=True).fit(3 * logits, y)
+    >>> "identity" in map.candidates_, map.gain_ > 0
+    (True, True)
+    """
+
+    _fitted: ClassVar[tuple[str, ...]] = (
+        "members_",
+        "member_weights_",
+        "candidates_",
+        "candidate_weights_",
+        "candidate_losses_",
+        "candidate_gains_",
+        "candidate_errors_",
+        "candidate_seconds_",
+        "dropped_",
+        "loss_",
+        "gain_",
+        "gain_error_",
+        "cost_",
+    )
+
+    members_: list[CalibrationMap]
+    member_weights_: Array
+    candidates_: list[str]
+    candidate_weights_: Array
+    candidate_losses_: Array
+    candidate_gains_: Array
+    candidate_errors_: Array
+    candidate_seconds_: Array
+    dropped_: list[str]
+    loss_: float
+    gain_: float
+    gain_error_: float
+    cost_: float
+
+    def __init__(
+        self,
+        *,
+        scoring: str = "nll",
+        accuracy_preserving: bool = False,
+        time_budget: float | None = None,
+        cv: int = 5,
+        random_state: int = 0,
+        logits: bool = False,
+        classes: Any = None,
+        weights: str = "frequency",
+    ):
+        self.scoring = scoring
+        self.accuracy_preserving = accuracy_preserving
+        self.time_budget = time_budget
+        self.cv = cv
+        self.random_state = random_state
+        self.logits = logits
+        self.classes = classes
+        self.weights = weights
+
+    @property
+    def injective(self) -> bool:  # type: ignore[override]
+        """Whether the fitted map is known to be: if it has one member, and that is injective."""
+        members = getattr(self, "members_", [])
+        return len(members) == 1 and bool(members[0].injective)
+
+    def _check_params(self) -> None:
+        if self.scoring not in ("nll", "brier"):
+            msg = f'scoring must be "nll" or "brier", got {self.scoring!r}'
+            raise ValueError(msg)
+        if isinstance(self.cv, bool) or not isinstance(self.cv, int | np.integer) or self.cv < 2:
+            msg = f"cv must be a number of folds from 2 on, got {self.cv!r}"
+            raise ValueError(msg)
+        budget = self.time_budget
+        if budget is not None and not (isinstance(budget, int | float) and budget > 0):
+            msg = f"time_budget must be a positive number of seconds or None, got {budget!r}"
+            raise ValueError(msg)
+
+    def _fit(self, source: RowSource) -> dict[str, Any]:
+        from mixnmatch.selection.candidates import STAGES, menu, within
+        from mixnmatch.selection.crossfit import Bench, held
+
+        began = time.perf_counter()
+        sample = source if source.n_rows < 2 * ROWS_TO_CHOOSE_BY else source.sampled(ROWS_TO_CHOOSE_BY)
+        rows = held(sample)
+        candidates = menu(source.n_classes, accuracy_preserving=self.accuracy_preserving)
+        candidates, dropped = within(candidates, self.time_budget, _n_rows(rows), source.n_classes, self.cv)
+        if not _enough(rows, self.cv, self.random_state):
+            return self._as_identity(source, dropped, began)
+        settings = {"logits": source.scores.logits and not source.chain}
+        maps = {name: stage.make(**settings) for name, stage in STAGES.items()}
+        bench = Bench(rows, maps, self.cv, self.random_state)
+        tried, outputs, seconds = self._try(bench, candidates, began)
+        dropped += [candidate for candidate in candidates if candidate not in tried]
+        report = self._weigh(tried, outputs)
+        weights = report["candidate_weights_"]
+        chosen = [(candidate, weight) for candidate, weight in zip(tried, weights, strict=True) if weight > 0]
+        whole = bench if sample is source else Bench(source, maps, self.cv, self.random_state)
+        members = [_member(candidate, whole, bench) for candidate, _ in chosen]
+        return {
+            **report,
+            "members_": members,
+            "member_weights_": np.array([weight for _, weight in chosen]),
+            "candidates_": [candidate.name for candidate in tried],
+            "candidate_seconds_": np.array(seconds),
+            "dropped_": [candidate.name for candidate in dropped],
+            "cost_": time.perf_counter() - began,
+        }
+
+    def _try(
+        self, bench: Bench, candidates: list[Candidate], began: float
+    ) -> tuple[list[Candidate], list[RowSource], list[float]]:
+        """Cross-fit candidates, cheap ones first: their outputs for rows that they have not seen, and the seconds."""
+        from mixnmatch.selection.crossfit import held
+
+        tried, outputs, seconds = [], [], []
+        for candidate in candidates:
+            start = time.perf_counter()
+            if tried and self.time_budget is not None and start - began > self.time_budget:
+                break
+            place = bench.after(candidate.stages) if candidate.tail else bench
+            stages = candidate.tail or candidate.stages
+            outputs.append(held(place.source.through(place.cross_fitted(stages))))
+            tried.append(candidate)
+            seconds.append(time.perf_counter() - start)
+        return tried, outputs, seconds
+
+    def _weigh(self, tried: list[Candidate], outputs: list[RowSource]) -> dict[str, Any]:
+        """Weights of the candidates, the identity being the first of them, and how they did."""
+        from mixnmatch.selection.crossfit import objective
+        from mixnmatch.selection.stacking import Difference, stack
+
+        loss = objective(outputs, self.scoring)
+        single = np.eye(len(tried))
+        rows = [loss.rows(one) for one in single]
+        gains = [Difference.of(rows[0], other, loss.weight) for other in rows]
+        weights = stack(loss)
+        gain = Difference.of(rows[0], loss.rows(weights), loss.weight)
+        if not gain.mean > 0:  # do no harm
+            weights, gain = single[0], gains[0]
+        return {
+            "candidate_weights_": weights,
+            "candidate_losses_": np.array([loss.mean(one) for one in single]),
+            "candidate_gains_": np.array([difference.mean for difference in gains]),
+            "candidate_errors_": np.array([difference.standard_error for difference in gains]),
+            "loss_": loss.mean(weights),
+            "gain_": gain.mean,
+            "gain_error_": gain.standard_error,
+        }
+
+    def _as_identity(self, source: RowSource, dropped: list[Candidate], began: float) -> dict[str, Any]:
+        """The answer where rows are too few to choose by."""
+        one, unknown = np.ones(1), np.full(1, math.nan)
+        return {
+            "members_": [Identity(logits=source.scores.logits and not source.chain)._fit_source(source)],
+            "member_weights_": one,
+            "candidates_": ["identity"],
+            "candidate_weights_": one,
+            "candidate_losses_": unknown,
+            "candidate_gains_": np.zeros(1),
+            "candidate_errors_": unknown,
+            "candidate_seconds_": np.zeros(1),
+            "dropped_": [candidate.name for candidate in dropped],
+            "loss_": math.nan,
+            "gain_": 0.0,
+            "gain_error_": math.nan,
+            "cost_": time.perf_counter() - began,
+        }
+
+    def _log_proba(self, block: Block) -> Array:
+        parts = zip(self.members_, np.log(self.member_weights_), strict=True)
+        mixed: Array | None = None
+        for member, log_weight in parts:
+            part = member._log_proba(block) + log_weight
+            mixed = part if mixed is None else np.logaddexp(mixed, part)
+        assert mixed is not None
+        return mixed
+
+    def summary(self) -> str:
+        """What was tried, how it did on rows it had not seen, what it weighs and what it cost, as an aligned table."""
+        from mixnmatch.selection.text import table
+
+        columns = ("candidate", "weight", self.scoring, "gain", "std. error", "seconds")
+        rows = [
+            (name, f"{weight:.3f}", f"{loss:.5f}", f"{gain:+.5f}", f"{error:.5f}", f"{seconds:.2f}")
+            for name, weight, loss, gain, error, seconds in zip(
+                self.candidates_,
+                self.candidate_weights_,
+                self.candidate_losses_,
+                self.candidate_gains_,
+                self.candidate_errors_,
+                self.candidate_seconds_,
+                strict=True,
+            )
+        ]
+        lines = [table(columns, rows)]
+        lines.append(
+            f"stack: {self.scoring} {self.loss_:.5f}, gain over the identity {self.gain_:+.5f} "
+            f"(std. error {self.gain_error_:.5f}), {self.cost_:.1f} s in all"
+        )
+        if self.dropped_:
+            lines.append("dropped for lack of time: " + ", ".join(self.dropped_))
+        return "\n".join(lines)
+
+
+def _n_rows(source: RowSource) -> float:
+    return source.n_rows / source.every
+
+
+def _enough(rows: RowSource, n_folds: int, seed: int) -> bool:
+    """Whether every fold, and the rows outside it, has rows."""
+    if _n_rows(rows) < LEAST_ROWS_A_FOLD * n_folds:
+        return False
+    inside = [rows.fold(k, n_folds, keep=True, seed=seed).total_weight() for k in range(n_folds)]
+    return min(inside) > 0 and sum(inside) > max(inside)
+
+
+def _member(candidate: Candidate, whole: Bench, bench: Bench) -> CalibrationMap:
+    """A candidate fitted to all rows; its tail to outputs, for the rows that were chosen by, of maps blind to them."""
+    from mixnmatch.selection.crossfit import composed
+
+    first = whole.fitted(candidate.stages)
+    if not candidate.tail:
+        return first
+    tail = bench.after(candidate.stages).fitted(candidate.tail)
+    return composed([first, tail], cv=bench.n_folds, seed=bench.seed)

@@ -1,0 +1,41 @@
+"""Selection: which method to use, how methods compare on one's own data, and whether more data would help."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mixnmatch.selection.comparison import Comparison, MethodResult, compare
+    from mixnmatch.selection.learning import CurvePoint, LearningCurve, learning_curve
+    from mixnmatch.selection.recommendation import Recommendation, recommend
+
+_HOME_OF = {
+    "Comparison": "comparison",
+    "CurvePoint": "learning",
+    "LearningCurve": "learning",
+    "MethodResult": "comparison",
+    "Recommendation": "recommendation",
+    "compare": "comparison",
+    "learning_curve": "learning",
+    "recommend": "recommendation",
+}
+
+__all__ = [
+    "Comparison",
+    "CurvePoint",
+    "LearningCurve",
+    "MethodResult",
+    "Recommendation",
+    "compare",
+    "learning_curve",
+    "recommend",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        msg = f"module 'mixnmatch.selection' has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(import_module(f"mixnmatch.selection.{home}"), name)
+    globals()[name] = value
+    return value

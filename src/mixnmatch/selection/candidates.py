@@ -1,0 +1,136 @@
+"""What ``auto`` chooses from: sequences of maps, in the order of what a fit of them costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.combine import OneVsAll, Pooled
+from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
+from mixnmatch.maps.isotonic import Isotonic
+from mixnmatch.maps.logistic import BetaScaling
+from mixnmatch.maps.order_preserving import IntraOrderPreserving
+from mixnmatch.maps.scaling import StructuredMatrixScaling, StructuredVectorScaling
+from mixnmatch.maps.temperature import TemperatureScaling
+from mixnmatch.maps.trivial import Identity
+from mixnmatch.selection.crossfit import Stages
+
+# Above so many classes maps with a matrix are not tried: a fit would take minutes, a cross-fitted one an hour.
+MATRIX_TO = 200
+# From so many classes on the published ridge of structured matrix scaling holds back too much; a tenth is tried too.
+WEAK_RIDGE_FROM = 50
+WEAK_RIDGE = 0.1
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A map that candidates are made of: how to make it, and the seconds that a fit takes for an entry of the table."""
+
+    make: Callable[..., CalibrationMap]
+    per_entry: float
+    per_entry_and_class: float = 0.0
+
+    def seconds(self, n_rows: float, n_classes: int) -> float:
+        """A guess of the seconds that a fit takes, the same on every machine."""
+        return n_rows * n_classes * (self.per_entry + n_classes * self.per_entry_and_class)
+
+
+def _pooled_isotonic(**settings: Any) -> CalibrationMap:
+    return Pooled(Isotonic(shape="centred", strict=True), **settings)
+
+
+def _one_vs_all_isotonic(**settings: Any) -> CalibrationMap:
+    return OneVsAll(Isotonic(shape="centred"), **settings)
+
+
+def _one_vs_all_beta(**settings: Any) -> CalibrationMap:
+    return OneVsAll(BetaScaling(), **settings)
+
+
+def _weak_matrix(**settings: Any) -> CalibrationMap:
+    return StructuredMatrixScaling(strength=WEAK_RIDGE, **settings)
+
+
+# Measured on one core of a small server; what matters is the order and, for a time budget, the size.
+STAGES: dict[str, Stage] = {
+    "identity": Stage(Identity, 1e-8),
+    "ts": Stage(TemperatureScaling, 1e-7),
+    "ets": Stage(EnsembleTemperatureScaling, 6e-7),
+    "irm": Stage(_pooled_isotonic, 2e-7),
+    "irova": Stage(_one_vs_all_isotonic, 2e-7),
+    "beta": Stage(_one_vs_all_beta, 1e-6),
+    "iop": Stage(IntraOrderPreserving, 2e-6),
+    "svs": Stage(StructuredVectorScaling, 5e-7, 1e-8),
+    "sms": Stage(StructuredMatrixScaling, 5e-6, 1e-7),
+    "sms-weak": Stage(_weak_matrix, 1e-5, 2e-7),
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A sequence of maps: ``stages`` fitted one after another, then ``tail`` fitted on outputs for unseen rows."""
+
+    stages: Stages
+    tail: Stages = ()
+    preserving: bool = False
+
+    @property
+    def name(self) -> str:
+        """The stages in the order in which they act."""
+        return " >> ".join((*self.stages, *self.tail))
+
+    @property
+    def matrix(self) -> bool:
+        """Whether a stage has a matrix of parameters."""
+        return any(stage.startswith("sms") for stage in self.stages)
+
+    def seconds(self, n_rows: float, n_classes: int, n_folds: int) -> float:
+        """A guess of the seconds that cross-fitting and the final fit take, the same on every machine."""
+        once = sum(STAGES[stage].seconds(n_rows, n_classes) for stage in (*self.stages, *self.tail))
+        return once * (n_folds + 1)
+
+
+# In the order of their cost.
+CANDIDATES = (
+    Candidate(("identity",), preserving=True),
+    Candidate(("ts",), preserving=True),
+    Candidate(("irm",), preserving=True),
+    Candidate(("ets",), preserving=True),
+    Candidate(("ets", "irm"), preserving=True),
+    Candidate(("iop",), preserving=True),
+    Candidate(("iop", "irm"), preserving=True),
+    Candidate(("svs",)),
+    Candidate(("iop", "svs")),
+    Candidate(("sms",)),
+    Candidate(("iop", "sms")),
+    Candidate(("sms",), ("ets", "irm")),
+    Candidate(("iop", "sms"), ("irm",)),
+    Candidate(("iop", "sms"), ("iop",)),
+    Candidate(("iop", "sms-weak")),
+)
+
+
+def menu(n_classes: int, *, accuracy_preserving: bool) -> list[Candidate]:
+    """Candidates for a problem with so many classes, cheap ones first."""
+    chosen = [candidate for candidate in CANDIDATES if candidate.preserving or not accuracy_preserving]
+    if n_classes > MATRIX_TO:
+        chosen = [candidate for candidate in chosen if not candidate.matrix]
+    if n_classes < WEAK_RIDGE_FROM:
+        chosen = [candidate for candidate in chosen if "sms-weak" not in candidate.stages]
+    return chosen
+
+
+def within(
+    candidates: list[Candidate], budget: float | None, n_rows: float, n_classes: int, n_folds: int
+) -> tuple[list[Candidate], list[Candidate]]:
+    """Candidates that should fit into so many seconds together, cheap ones first, and those dropped, costly ones first."""
+
+    def seconds(candidate: Candidate) -> float:
+        return candidate.seconds(n_rows, n_classes, n_folds)
+
+    kept, dropped = sorted(candidates, key=seconds), []
+    while budget is not None and len(kept) > 1 and sum(map(seconds, kept)) > budget:
+        dropped.append(kept.pop())
+    return kept, dropped

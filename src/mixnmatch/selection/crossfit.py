@@ -1,0 +1,148 @@
+"""Cross-fitting: outputs of maps on rows that they have not seen, with work shared between maps that begin alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from sklearn.base import clone
+
+from mixnmatch._passes import row_ranges, run_blocks
+from mixnmatch._rows import SMALLEST_PROBABILITY, Block, RowSource
+from mixnmatch._scores import Scores
+from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.composition import Composition, CrossFitted
+from mixnmatch.selection.stacking import Array, LogLoss, Objective, SquaredError
+
+# Tables of up to so many entries are kept in memory between stages; larger ones are read through the maps each time.
+HELD_ENTRIES = 4_000_000
+Stages = tuple[str, ...]
+
+
+def held(source: RowSource) -> RowSource:
+    """The rows of a source as a table of their own, if they are few: what comes before need not be run again."""
+    if source.n_entries // source.every > HELD_ENTRIES:
+        return source
+    blocks = list(source.map_blocks(lambda block: block))
+    values = np.concatenate([block.values for block in blocks])
+    labels = np.concatenate([block.y for block in blocks])
+    weight = None if source.weight is None else np.concatenate([block.weight for block in blocks])  # type: ignore[misc]
+    form = blocks[0].form
+    if form == "log-probabilities":
+        values = np.maximum(values, np.log(SMALLEST_PROBABILITY))
+    table = Scores(values, form != "probabilities", source.scores.uneven and form == "probabilities")
+    return RowSource(table, labels, weight, classes=source.classes)
+
+
+class Bench:
+    """Fits sequences of maps to the rows outside each fold, and to all rows, each beginning of a sequence once.
+
+    Parameters
+    ----------
+    source : RowSource
+        The rows.
+    maps : mapping from names to unfitted maps
+        What the names in a sequence stand for.
+    n_folds, seed : int
+        Folds, by a hash of the row index.
+    """
+
+    def __init__(self, source: RowSource, maps: Mapping[str, CalibrationMap], n_folds: int, seed: int):
+        self.source = source
+        self.maps = maps
+        self.n_folds = n_folds
+        self.seed = seed
+        self._fits: dict[tuple[int | None, Stages], list[CalibrationMap]] = {}
+        self._sources: dict[tuple[int | None, Stages], RowSource] = {}
+        self._after: dict[Stages, Bench] = {}
+
+    def fitted(self, stages: Stages, fold: int | None = None) -> CalibrationMap:
+        """The maps of a sequence one after another, fitted to the rows outside a fold, or to all."""
+        return composed(self._fitted(stages, fold))
+
+    def cross_fitted(self, stages: Stages) -> CrossFitted:
+        """The sequence as fitted without the fold of each row."""
+        return CrossFitted([self.fitted(stages, fold) for fold in range(self.n_folds)], self.seed)
+
+    def after(self, stages: Stages) -> Bench:
+        """A bench on the outputs of a sequence for rows that it has not seen, with the same folds.
+
+        What is fitted there has seen, through other rows' outputs, a trace of the rows it is tried on; a map of few
+        parameters can make nothing of it, and nested folds would cost as many times more as there are folds.
+        """
+        if stages not in self._after:
+            rows = held(self.source.through(self.cross_fitted(stages)))
+            self._after[stages] = Bench(rows, self.maps, self.n_folds, self.seed)
+        return self._after[stages]
+
+    def _fitted(self, stages: Stages, fold: int | None) -> list[CalibrationMap]:
+        key = (fold, stages)
+        if key not in self._fits:
+            before = stages[:-1]
+            fresh = clone(self.maps[stages[-1]])
+            found = fresh._fit_source(self._rows(before, fold))
+            self._fits[key] = [*(self._fitted(before, fold) if before else ()), found]
+        return self._fits[key]
+
+    def _rows(self, stages: Stages, fold: int | None) -> RowSource:
+        """The rows outside a fold as they look after a sequence."""
+        key = (fold, stages)
+        if key not in self._sources:
+            if stages:
+                rows = self._rows(stages[:-1], fold).through(self._fitted(stages, fold)[-1])
+            else:
+                rows = self.source
+                if fold is not None:
+                    rows = rows.fold(fold, self.n_folds, keep=False, seed=self.seed)
+            self._sources[key] = held(rows) if (stages or fold is not None) else rows
+        return self._sources[key]
+
+
+def composed(parts: list[CalibrationMap], *, cv: int | None = None, seed: int = 0) -> CalibrationMap:
+    """Fitted maps one after another as one fitted map."""
+    first, *rest = parts
+    if not rest:
+        return first
+    second = composed(rest)
+    made = Composition(_unfitted(first), _unfitted(second), cv=cv, random_state=seed)
+    made.first_, made.second_ = first, second
+    made.classes_, made.n_classes_, made.total_weight_ = first.classes_, first.n_classes_, first.total_weight_
+    return made
+
+
+def _unfitted(fitted: CalibrationMap) -> CalibrationMap:
+    made: CalibrationMap = clone(fitted)
+    return made
+
+
+def objective(sources: list[RowSource], scoring: str) -> Objective:
+    """What the weights of members are chosen by, from the members' outputs for rows that they have not seen."""
+    first = sources[0]
+    ranges = row_ranges(first.n_rows, first.n_classes * 8 * len(sources))
+
+    def work(start: int, stop: int) -> tuple[Array, Array, Array]:
+        blocks = [source.block(start, stop) for source in sources]
+        y, rows = blocks[0].y, np.arange(len(blocks[0].y))
+        if scoring == "nll":
+            at_label = np.stack([_log_at_label(block) for block in blocks], axis=1)
+            products = np.empty(0)
+        else:
+            p = np.stack([np.asarray(block.probabilities(), dtype=np.float64) for block in blocks], axis=1)
+            at_label = p[rows, :, y]
+            products = p @ p.transpose(0, 2, 1)
+        weight = np.ones(len(y)) if blocks[0].weight is None else blocks[0].weight
+        return at_label, products, weight
+
+    parts = list(run_blocks(work, ranges))
+    at_label = np.concatenate([part[0] for part in parts])
+    weight = np.concatenate([part[2] for part in parts])
+    if scoring == "nll":
+        lowest = np.log(SMALLEST_PROBABILITY)
+        return LogLoss(np.exp(np.maximum(at_label, lowest)), weight)
+    return SquaredError(at_label, np.concatenate([part[1] for part in parts]), weight)
+
+
+def _log_at_label(block: Block) -> Array:
+    from mixnmatch.evaluation.scores import log_loss_rows
+
+    return -log_loss_rows(block)

@@ -1,0 +1,336 @@
+"""Learning curves: how good methods are with fewer calibration rows, and whether more would help."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from mixnmatch._rows import RowSource
+from mixnmatch._scores import Scores
+from mixnmatch.maps.base import CalibrationMap, read_rows
+from mixnmatch.maps.external import calibration_map
+from mixnmatch.selection.evaluated import Methods, Rows, build_methods, read_evaluation
+from mixnmatch.selection.text import table
+
+__all__ = ["CurvePoint", "LearningCurve", "learning_curve"]
+
+MEASURES = ("nll", "brier", "accuracy", "error")
+DEFAULT_METHODS = ("ts", "ets", "irm", "irova-ts", "sms")
+# Sizes are halved from the largest one, at most so often and not below so many rows.
+MOST_SIZES = 6
+FEWEST_ROWS = 32
+# Share of the rows that are set aside to evaluate on, where no others are given.
+HELD_OUT = 1 / 3
+# A change by less than this share of the log loss is not worth the labels.
+WORTHWHILE = 1e-3
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One method fitted on so many rows: means over repetitions and their standard errors.
+
+    Attributes
+    ----------
+    method : str
+        Name of the method.
+    size : int
+        Rows that it was fitted on.
+    nll, brier, accuracy, error : float
+        Means of log loss, Brier score, accuracy and top-label calibration error on other rows.
+    nll_error, brier_error, accuracy_error, error_error : float
+        Standard errors of these over repetitions. Where repetitions share rows they are too small rather than too large.
+    repetitions : int
+        Repetitions that succeeded.
+    """
+
+    method: str
+    size: int
+    nll: float
+    brier: float
+    accuracy: float
+    error: float
+    nll_error: float
+    brier_error: float
+    accuracy_error: float
+    error_error: float
+    repetitions: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, ready for JSON."""
+        return {key: (value if not _missing(value) else None) for key, value in vars(self).items()}
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Whether more rows would help a method.
+
+    Attributes
+    ----------
+    method : str
+        Name of the method.
+    last_gain : float
+        By how much the log loss fell when the rows were last increased.
+    standard_error : float
+        Standard error of that difference, paired over repetitions.
+    next_gain : float
+        What as large an increase again should bring, if the excess loss falls like 1 / n.
+    verdict : {"yes", "no", "unclear"}
+        Whether more rows would help.
+    """
+
+    method: str
+    last_gain: float
+    standard_error: float
+    next_gain: float
+    verdict: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, ready for JSON."""
+        return {key: (value if not _missing(value) else None) for key, value in vars(self).items()}
+
+    def __str__(self) -> str:
+        if self.verdict == "yes":
+            text = f"yes: the last increase lowered the log loss by {self.last_gain:.2g}"
+            return f"{text} (std. error {self.standard_error:.1g}); as much again should bring {self.next_gain:.1g}"
+        if self.verdict == "no":
+            return f"no: the last increase changed the log loss by {-self.last_gain:+.2g}, which is next to nothing"
+        return (
+            f"unclear: the last increase changed the log loss by {-self.last_gain:+.2g}, "
+            f"with a standard error of {self.standard_error:.1g}"
+        )
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """Results of methods over the number of calibration rows.
+
+    Attributes
+    ----------
+    points : tuple of CurvePoint
+        By method and then by size.
+    outlooks : tuple of Outlook
+        For each method, whether more rows would help.
+    sizes : tuple of int
+        Numbers of rows.
+    how : str
+        What the results rest on, in words.
+    failures : dict
+        Messages of methods that failed, by "method at size".
+    """
+
+    points: tuple[CurvePoint, ...]
+    outlooks: tuple[Outlook, ...]
+    sizes: tuple[int, ...]
+    how: str
+    failures: dict[str, str]
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Names of the methods."""
+        return tuple(dict.fromkeys(point.method for point in self.points))
+
+    def of(self, method: str) -> tuple[CurvePoint, ...]:
+        """The curve of one method."""
+        return tuple(point for point in self.points if point.method == method)
+
+    def outlook(self, method: str) -> Outlook:
+        """Whether more rows would help a method."""
+        return next(outlook for outlook in self.outlooks if outlook.method == method)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, ready for JSON."""
+        return {
+            "how": self.how,
+            "sizes": list(self.sizes),
+            "points": [point.to_dict() for point in self.points],
+            "outlooks": [outlook.to_dict() for outlook in self.outlooks],
+            "failures": dict(self.failures),
+        }
+
+    def __str__(self) -> str:
+        header = ("method", "rows", "nll", "std. error", "brier", "accuracy", "error")
+        rows = [
+            (p.method, str(p.size), f"{p.nll:.4f}", f"{p.nll_error:.4f}", f"{p.brier:.4f}", f"{p.accuracy:.4f}", f"{p.error:.4f}")
+            for p in self.points
+        ]  # fmt: skip
+        lines = [self.how, table(header, rows), "Would more calibration data help?"]
+        lines += [f"  {outlook.method}: {outlook}" for outlook in self.outlooks]
+        lines += [f"{where} failed: {why}" for where, why in self.failures.items()]
+        return "\n".join(lines)
+
+
+def learning_curve(
+    scores: Any,
+    y: Any,
+    *,
+    methods: Methods | None = None,
+    sizes: Sequence[int] | None = None,
+    repetitions: int = 5,
+    evaluation: tuple[Any, ...] | None = None,
+    logits: bool = False,
+    sample_weight: Any = None,
+    classes: Any = None,
+    random_state: int = 0,
+    progress: Progress | None = None,
+) -> LearningCurve:
+    """Fit methods on more and more rows and evaluate them on others.
+
+    Parameters
+    ----------
+    scores : array of shape (n, L) or (n,)
+        Probabilities, or logits if ``logits``.
+    y : array of shape (n,)
+        Labels.
+    methods : sequence of short names and maps, or mapping from names to maps, optional
+        By default TS, ETS, IRM, IROvA-TS and SMS. The identity always takes part.
+    sizes : sequence of int, optional
+        Numbers of rows to fit on; by default the largest number that there is, halved up to five times.
+    repetitions : int
+        How often rows are drawn. Smaller sets of a repetition are part of the larger ones, so that differences between
+        sizes are paired.
+    evaluation : tuple (scores, y) or (scores, y, sample_weight), optional
+        Rows to evaluate on. By default a third of the rows, drawn anew in every repetition, is set aside.
+    logits, sample_weight, classes
+        As for :func:`compare`.
+    random_state : int
+        Seed of the draws.
+    progress : callable, optional
+        Called before each step with the number of steps done, the number of all, and a name.
+
+    Returns
+    -------
+    LearningCurve
+        Means and standard errors by method and size, and for each method whether more rows would help.
+
+    Notes
+    -----
+    The excess loss of a parametric map falls like 1 / n. Then doubling the rows again gains half of what the last
+    doubling did, and infinitely many rows gain as much as it did.
+
+    Examples
+    --------
+    >>> from mixnmatch import load_sample
+    >>> sample = load_sample()
+    >>> curve = learning_curve(sample.logits_cal, sample.labels_cal, methods=["ts"], logits=True, repetitions=2)
+    >>> curve.outlook("ts").verdict in ("no", "unclear")
+    True
+    """
+    _check(repetitions, sizes)
+    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes)
+    other = None if evaluation is None else read_evaluation(evaluation, source, logits=logits)
+    maps = build_methods(DEFAULT_METHODS if methods is None else methods, source, logits=logits)
+    usable = Rows.of(source).index
+    most = len(usable) if other is not None else math.floor(len(usable) * (1 - HELD_OUT))
+    steps = _sizes(sizes, most)
+    found: dict[tuple[str, int], list[tuple[float, ...] | None]] = {}
+    failures: dict[str, str] = {}
+    total, done = repetitions * len(steps) * len(maps), 0
+    for repetition in range(repetitions):
+        order = usable[np.random.default_rng([random_state, repetition]).permutation(len(usable))]
+        rows = Rows.of(other if other is not None else _subset(source, np.sort(order[most:])))
+        for size in steps:
+            part = _subset(source, np.sort(order[:size]))
+            for name, unfitted in maps.items():
+                if progress is not None:
+                    progress(done, total, f"{name}, {size} rows")
+                done += 1
+                try:
+                    result: tuple[float, ...] | None = _evaluate(unfitted, part, rows)
+                except Exception as error:
+                    failures[f"{name} at {size} rows"] = " ".join(f"{type(error).__name__}: {error}".split())
+                    result = None
+                found.setdefault((name, size), []).append(result)
+    where = "other rows" if other is not None else "a third of the rows, drawn anew each time"
+    how = f"{repetitions} repetitions of up to {most} calibration rows, evaluated on {where}"
+    points = tuple(_point(name, size, found[name, size]) for name in maps for size in steps)
+    outlooks = tuple(_outlook(name, steps, found) for name in maps)
+    return LearningCurve(points, outlooks, tuple(steps), how, failures)
+
+
+def _check(repetitions: Any, sizes: Sequence[int] | None) -> None:
+    if isinstance(repetitions, bool) or not isinstance(repetitions, int | np.integer) or repetitions < 1:
+        msg = f"repetitions must be a number from 1 on, got {repetitions!r}"
+        raise ValueError(msg)
+    if sizes is not None and (len(sizes) == 0 or min(sizes) < 1):
+        msg = f"sizes must be numbers of rows from 1 on, got {sizes!r}"
+        raise ValueError(msg)
+
+
+def _sizes(sizes: Sequence[int] | None, most: int) -> list[int]:
+    if most < 1:
+        msg = "there are too few rows for a learning curve: at least two are needed"
+        raise ValueError(msg)
+    if sizes is None:
+        halved = [most >> k for k in range(MOST_SIZES)]
+        return sorted({size for size in halved if size >= FEWEST_ROWS} or {most})
+    if max(sizes) > most:
+        msg = f"sizes go up to {max(sizes)}, but there are only {most} rows to fit on"
+        raise ValueError(msg)
+    return sorted({int(size) for size in sizes})
+
+
+def _subset(source: RowSource, index: NDArray[np.intp]) -> RowSource:
+    assert source.labels is not None
+    table_ = source.scores
+    weight = None if source.weight is None else source.weight[index]
+    part = Scores(np.asarray(table_.values[index]), table_.logits, table_.uneven)
+    return RowSource(part, source.labels[index], weight, classes=source.classes)
+
+
+def _evaluate(unfitted: CalibrationMap, part: RowSource, rows: Rows) -> tuple[float, ...]:
+    """Log loss, Brier score, accuracy and top-label error on other rows."""
+    from mixnmatch.evaluation.error import calibration_error
+
+    fitted = calibration_map(clone(unfitted, safe=False))._fit_source(part)
+    p = fitted.predict_proba(rows.scores())
+    losses = rows.losses(p)
+    means = [float(np.average(v, weights=rows.weight)) for v in (losses.nll, losses.brier, losses.right)]
+    return (*means, float(calibration_error(p, rows.labels, sample_weight=rows.weight)))
+
+
+def _point(name: str, size: int, results: list[tuple[float, ...] | None]) -> CurvePoint:
+    good = np.array([result for result in results if result is not None]).reshape(-1, len(MEASURES))
+    count = len(good)
+    means = good.mean(axis=0) if count else np.full(len(MEASURES), math.nan)
+    if count > 1:
+        with np.errstate(invalid="ignore"):  # an infinite loss has no variance
+            errors = good.std(axis=0, ddof=1) / math.sqrt(count)
+    else:
+        errors = np.full(len(MEASURES), math.nan)
+    measures = dict(zip(MEASURES, map(float, means), strict=True))
+    spreads = {f"{name}_error": float(error) for name, error in zip(MEASURES, errors, strict=True)}
+    return CurvePoint(method=name, size=size, repetitions=count, **measures, **spreads)
+
+
+def _outlook(name: str, steps: list[int], found: dict[tuple[str, int], list[tuple[float, ...] | None]]) -> Outlook:
+    """What the last increase brought, and what the next one should."""
+    if len(steps) < 2:
+        return Outlook(name, math.nan, math.nan, math.nan, "unclear")
+    pairs = zip(found[name, steps[-2]], found[name, steps[-1]], strict=True)
+    both = [(before[0], after[0]) for before, after in pairs if before is not None and after is not None]
+    falls = np.array([before - after for before, after in both if math.isfinite(before) and math.isfinite(after)])
+    if not len(falls):
+        return Outlook(name, math.nan, math.nan, math.nan, "unclear")
+    mean = float(falls.mean())
+    error = float(falls.std(ddof=1) / math.sqrt(len(falls))) if len(falls) > 1 else math.nan
+    # With excess c / n: from n0 to n1 = r n0 it falls by c (r - 1) / n1, from n1 to r n1 by a factor r less.
+    coming = max(mean, 0.0) * steps[-2] / steps[-1]
+    matters = WORTHWHILE * max(after for _, after in both)
+    at_most = (mean + 2 * error) * steps[-2] / steps[-1]
+    if mean > 2 * error and coming > matters:
+        verdict = "yes"
+    else:
+        verdict = "no" if at_most <= matters else "unclear"
+    return Outlook(name, mean, error, coming, verdict)
+
+
+def _missing(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)

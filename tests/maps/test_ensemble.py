@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+from scipy.optimize import check_grad
+
+from mixnmatch import BetaScaling, Ensemble, EnsembleTemperatureScaling, PlattScaling, Pooled, SharedFunction
+from mixnmatch.maps.base import read_rows
+from mixnmatch.maps.ensemble import FAMILIES, _Members, ensemble_statistic
+from tests.conftest import brier, make_problem, nll, softmax
+
+LOSS = {"nll": nll, "brier": brier}
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("loss", ["nll", "brier"])
+@pytest.mark.parametrize("fixed", [True, False])
+def test_gradients_are_right(family, loss, fixed):
+    logits, y = make_problem(30, 4)
+    source = read_rows(logits, y, np.arange(30) % 3 + 1.0, logits=True)
+    members = _Members(FAMILIES[family], 2, fixed, loss, 1e-37)
+    width = len(FAMILIES[family].lower)
+    w = np.random.default_rng(0).dirichlet(np.ones(members.size))
+    packed = members.pack(np.random.default_rng(1).random((2, width)) + 0.5, w)
+    error = check_grad(
+        lambda t: source.total(ensemble_statistic, members, t)[0],
+        lambda t: source.total(ensemble_statistic, members, t)[1:],
+        packed,
+    )
+    assert error < 1e-4 * len(packed)
+
+
+@pytest.mark.parametrize("loss", ["nll", "brier"])
+def test_of_temperatures_is_ets(loss):
+    logits, y = make_problem(300, 4, sharpness=3.0)
+    general = Ensemble("temperature", loss=loss, logits=True).fit(logits, y)
+    special = EnsembleTemperatureScaling(loss=loss, logits=True).fit(logits, y)
+    assert special.loss_ <= general.loss_ + 1e-7
+    np.testing.assert_allclose(general.predict_proba(logits), special.predict_proba(logits), atol=2e-3)
+
+
+@pytest.mark.parametrize("family, binary", [("beta", BetaScaling), ("platt", PlattScaling)])
+@pytest.mark.parametrize("loss", ["nll", "brier"])
+def test_never_worse_than_the_single_map(family, binary, loss):
+    logits, y = make_problem(300, 4, sharpness=3.0, seed=2)
+    p = softmax(logits)
+    ensemble = Ensemble(family, loss=loss).fit(p, y)
+    value = LOSS[loss](ensemble.predict_proba(p), y)
+    assert ensemble.loss_ == pytest.approx(value, rel=1e-6)
+    pooled = Pooled(binary(loss=loss), smoothing=0).fit(p, y).predict_proba(p)
+    single = Ensemble(family, fixed=False, loss=loss).fit(p, y).predict_proba(p)
+    assert value <= LOSS[loss](pooled, y) + 1e-9
+    assert value <= LOSS[loss](single, y) + 1e-9
+
+
+def test_two_free_members_are_never_worse_than_one():
+    logits, y = make_problem(300, 4, sharpness=3.0, seed=3)
+    one = Ensemble("temperature", logits=True).fit(logits, y).loss_
+    two = Ensemble("temperature", free=2, logits=True).fit(logits, y).loss_
+    assert two <= one + 1e-8
+
+
+def test_any_increasing_function_makes_a_map():
+    p = np.array([[0.5, 0.3, 0.2]])
+    fitted = SharedFunction(np.sqrt).fit(p, [0])
+    np.testing.assert_allclose(fitted.predict_proba(p), np.sqrt(p) / np.sqrt(p).sum())
+    assert fitted.accuracy_preserving
+    for bad in (np.cos, lambda z: z - 1, lambda z: np.zeros_like(z), lambda z: np.where(z > 0.5, np.nan, z)):
+        with pytest.raises(ValueError, match="strictly increasing"):
+            SharedFunction(bad).fit(p, [0])
+    with pytest.raises(TypeError, match="function"):
+        SharedFunction("sqrt").fit(p, [0])
+
+
+def test_bad_options_are_refused():
+    for options in ({"family": "gauss"}, {"free": 0}, {"loss": "hinge"}):
+        with pytest.raises(ValueError, match="must be"):
+            Ensemble(**options).fit([[0.5, 0.5]], [0])

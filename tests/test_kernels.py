@@ -1,0 +1,107 @@
+"""The compiled kernels against the NumPy ones, and those against plain formulas in float64."""
+
+import numpy as np
+import pytest
+
+from mixnmatch import kernels
+from mixnmatch.kernels import _numpy
+from mixnmatch.kernels.lookup import Piecewise, build_lookup, positions
+from mixnmatch.maps.base import read_rows
+from mixnmatch.maps.temperature import fit_beta
+from tests.conftest import make_problem, softmax
+
+BACKENDS = ["numpy", "numba"] if kernels.compiled_available() else ["numpy"]
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    return kernels.choose(0, request.param)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(np.float32, 4e-6), (np.float64, 1e-12)])
+@pytest.mark.parametrize("n_classes", [2, 3, 17, 1000])
+def test_row_results_match_the_formulas(backend, dtype, tolerance, n_classes):
+    x, y = make_problem(40, n_classes, sharpness=4.0, seed=3, dtype=dtype)
+    beta, rows = 0.625, np.arange(40)
+    u = x.astype(np.float64)
+    p, q = softmax(beta * u), softmax(u)
+    mean = (p * u).sum(axis=1)
+    d = p * (u - mean[:, None])
+    variance = (p * (u - mean[:, None]) ** 2).sum(axis=1)
+    np.testing.assert_allclose(
+        backend.nll_rows(x, y, beta), [np.log(p[rows, y]), u[rows, y] - mean, variance], atol=tolerance, rtol=tolerance
+    )
+    parts = [p[rows, y], d[rows, y], (p * p).sum(axis=1), (p * d).sum(axis=1)]
+    np.testing.assert_allclose(backend.brier_rows(x, y, beta), parts, atol=tolerance)
+    parts += [q[rows, y], (q * q).sum(axis=1), (p * q).sum(axis=1), (q * d).sum(axis=1)]
+    np.testing.assert_allclose(backend.mixture_rows(x, y, beta), parts, atol=tolerance)
+    out = np.empty_like(x)
+    backend.mixture_into(x, beta, np.array([0.5, 0.3, 0.2]), out)
+    np.testing.assert_allclose(out, 0.5 * p + 0.3 * q + 0.2 / n_classes, atol=tolerance)
+    backend.softmax_into(x, beta, out)
+    np.testing.assert_allclose(out, p, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_saturated_rows_stay_finite_and_positive(backend, dtype):
+    x = np.array([[0, 1e4, -1e4], [5, 5, 5], [-1e4, -1e4, 1e4]], dtype=dtype)
+    out = np.empty_like(x)
+    backend.softmax_into(x, 3.0, out)
+    assert np.isfinite(out).all()
+    assert (out > 0).all()
+    assert np.isfinite(backend.nll_rows(x, np.array([0, 1, 2]), 3.0)).all()
+    assert np.isfinite(backend.mixture_rows(x, np.array([0, 1, 2]), 3.0)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("steps", [True, False])
+def test_piecewise_functions_are_exact_at_and_between_knots(backend, dtype, steps):
+    rng = np.random.default_rng(0)
+    knots = np.unique(np.concatenate([rng.random(50) ** 8, rng.random(20), [0.25]]).astype(dtype).astype(np.float64))
+    values = np.sort(rng.random(len(knots)))
+    slopes = np.zeros(len(knots)) if steps else rng.random(len(knots))
+    function = Piecewise(knots, values, slopes, 0.125)
+    x = np.concatenate([rng.random(500), rng.random(500) ** 8, knots, [0.0, 1.0, np.finfo(dtype).tiny]]).astype(dtype)
+    x = np.concatenate([x, np.nextafter(x, dtype(2)).clip(0, 1), np.nextafter(x, dtype(-1)).clip(0, 1)])[:, None]
+    out = np.empty(x.shape)
+    backend.interpolate_into(x, function, out)
+    exact = x.astype(np.float64)
+    k = (knots[None, :] <= exact).sum(axis=1, keepdims=True) - 1
+    expected = np.where(k < 0, 0.125, values[k] + slopes[k] * (exact - knots[k]))
+    np.testing.assert_allclose(out, expected, rtol=1e-14, atol=1e-16)
+    np.testing.assert_allclose(function(exact), expected, rtol=1e-14, atol=1e-16)
+    two = np.empty((len(x), 2))
+    offsets = np.array([0, 30, len(knots)])
+    backend.interpolate_columns_into(np.hstack([x, x]), knots, values, slopes, np.array([0.5, 0.75]), offsets, two)
+    for column, span in enumerate((slice(0, 30), slice(30, None))):
+        part = Piecewise(knots[span], values[span], slopes[span], (0.5, 0.75)[column])
+        np.testing.assert_allclose(two[:, column], part(exact[:, 0]), rtol=1e-14, atol=1e-16)
+
+
+def test_lookup_tables_bracket_every_number():
+    rng = np.random.default_rng(1)
+    knots = np.sort(rng.random(300) ** 5)
+    for dtype in (np.float32, np.float64):
+        x = np.concatenate([rng.random(1000) ** 5, [0.0, 1.0]]).astype(dtype)
+        found = positions(x, knots, build_lookup(knots, np.dtype(dtype)))
+        np.testing.assert_array_equal(found, np.searchsorted(knots, x.astype(np.float64), side="right") - 1)
+
+
+def test_backend_is_chosen_by_size():
+    assert kernels.choose(10) is _numpy
+    assert kernels.backend_name(kernels.choose(10)) == "numpy"
+    with pytest.raises(ValueError, match="backend"):
+        kernels.choose(10, "cuda")
+    if kernels.compiled_available():
+        assert kernels.backend_name(kernels.choose(10**8)) == "numba"
+
+
+@pytest.mark.skipif(not kernels.compiled_available(), reason="needs the extra `fast`")
+def test_backends_agree_on_fits():
+    x, y = make_problem(8000, 20, dtype=np.float32, seed=5)
+    source = read_rows(x, y, logits=True)
+    for loss in ("nll", "brier"):
+        source.__dict__["backend"] = "numpy"
+        plain = fit_beta(source, loss, 1e-37)[0]
+        source.__dict__["backend"] = "numba"
+        assert fit_beta(source, loss, 1e-37)[0] == pytest.approx(plain, rel=1e-6)

@@ -1,0 +1,55 @@
+import subprocess
+import sys
+
+import pytest
+
+import mixnmatch as mm
+
+# fmt: off
+NAMES = [
+    "identity", "uniform", "ts", "ets", "platt", "beta", "ensemble-beta", "ensemble-platt", "vector", "matrix",
+    "dirichlet", "svs", "sms", "isotonic", "histogram", "bbq", "irm", "irova", "irova-ts", "irova-ets", "irm-ts",
+    "irm-ets", "iop", "gpc",
+]
+# fmt: on
+
+
+def test_all_names_are_there():
+    assert {line.name for line in mm.calibrators()} >= set(NAMES)
+    for line in mm.calibrators():
+        assert line.name in str(line)
+        assert line.summary
+
+
+def test_options_reach_the_map():
+    assert mm.calibrator("ts", loss="brier", logits=True).get_params()["loss"] == "brier"
+    assert mm.calibrator("irm", smoothing=0).smoothing == 0
+    assert mm.calibrator("irm", shape="centred").map.shape == "centred"
+    chain = mm.calibrator("irm-ets", loss="brier", logits=True, cv=3, smoothing=2.0)
+    assert chain.first.loss == "brier"
+    assert chain.first.logits
+    assert chain.cv == 3
+    assert chain.second.smoothing == 2.0
+    assert mm.calibrator("histogram", bins=5).map.bins == 5
+    assert mm.calibrator("platt", smoothing=False).map.smoothing is False
+    assert mm.calibrator("svs", weights="importance").weights == "importance"
+    with pytest.raises(TypeError):
+        mm.calibrator("ts", bins=3)
+
+
+def test_unknown_names_get_a_hint():
+    with pytest.raises(ValueError, match="did you mean 'ets'"):
+        mm.calibrator("etss")
+    with pytest.raises(ValueError, match="Names: identity"):
+        mm.calibrator("")
+
+
+def test_public_names_exist_and_import_is_lazy():
+    for name in mm.__all__:
+        assert getattr(mm, name) is not None
+    with pytest.raises(AttributeError, match="no attribute"):
+        mm.nothing  # noqa: B018
+    code = "import sys, mixnmatch; print([m for m in ('numba', 'matplotlib', 'torch', 'scipy.stats', 'sklearn') if m in sys.modules])"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )

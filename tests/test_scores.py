@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+
+from mixnmatch._scores import read_labels, read_scores, read_weight
+
+
+@pytest.mark.parametrize(
+    "scores, message",
+    [
+        ([[0.5, np.nan]], "row 0 .* NaN"),
+        ([[0.5, 0.5], [0.5, np.inf]], "row 1 .* infinity"),
+        ([[0.5, 0.5], [-0.1, 1.1]], "row 1 .* negative.*logits=True"),
+        ([[0.5, 0.5], [0.6, 0.6]], "row 1 .* sums to 1.2.*logits=True"),
+        ([0.2, 1.5], "row 1 .* not a probability.*logits=True"),
+        ([[0.5], [0.5]], "1 column"),
+        ([], "empty"),
+        (np.zeros((0, 3)), "empty"),
+        (np.zeros((3, 0)), "empty"),
+        (np.zeros((2, 2, 2)), "shape"),
+        (0.5, "shape"),
+        ([["a", "b"]], "real numbers"),
+        (np.array([[0.5, None]], dtype=object), "real numbers"),
+        ([[0.5, 0.5], [1.0]], "different lengths"),
+        (np.array([[0.5 + 0j, 0.5]]), "real numbers"),
+        (np.array([[True, False]]), "real numbers"),
+    ],
+)
+def test_bad_scores_are_refused_with_the_reason(scores, message):
+    with pytest.raises(ValueError, match=message):
+        read_scores(scores)
+
+
+def test_masked_arrays_are_refused():
+    with pytest.raises(TypeError, match="masked"):
+        read_scores(np.ma.masked_array([[0.5, 0.5]], mask=[[True, False]]))
+
+
+def test_infinite_logits_are_refused_and_huge_ones_taken():
+    with pytest.raises(ValueError, match="row 1"):
+        read_scores([[0.0, 1.0], [np.inf, 0.0]], logits=True)
+    assert read_scores([[1e300, -1e300]], logits=True).n_classes == 2
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int64, np.uint8, ">f4", ">f8", np.longdouble])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_types_strides_and_byte_orders(dtype, order):
+    values = np.asarray([[1, 0, 0], [0, 1, 0]], dtype=dtype, order=order)
+    table = read_scores(values)
+    assert table.dtype == (np.float32 if np.dtype(dtype).kind == "f" and np.dtype(dtype).itemsize <= 4 else np.float64)
+    np.testing.assert_array_equal(table.read(0, 2), [[1, 0, 0], [0, 1, 0]])
+    np.testing.assert_array_equal(read_scores(values[::-1, ::-1]).read(0, 2), [[0, 1, 0], [0, 0, 1]])
+
+
+def test_rows_slightly_off_are_marked_for_renormalising():
+    assert read_scores(np.array([[0.50004, 0.5]])).uneven
+    assert not read_scores(np.array([[0.5, 0.5]])).uneven
+    assert not read_scores(np.array([[0.3, 0.7]], dtype=np.float32)).uneven
+    with pytest.raises(ValueError, match="sums to"):
+        read_scores(np.array([[0.5002, 0.5]]))
+    assert read_scores(np.array([[0.505, 0.5]], dtype=np.float16)).uneven
+
+
+@pytest.mark.parametrize(
+    "labels, message",
+    [
+        ([0, 1], "2 labels for 3 rows"),
+        ([0, 1, 3], "label 3 in row 2"),
+        ([0, -1, 1], "label -1 in row 1"),
+        ([0, 1.5, 1], "row 1 is not a class"),
+        ([0, np.nan, 1], "row 1"),
+        ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], "one label a row"),
+        (np.array([0, None, 1], dtype=object), "object array"),
+        (["a", "b", "a"], "name 2 classes.*classes="),
+    ],
+)
+def test_bad_labels_are_refused_with_the_reason(labels, message):
+    with pytest.raises(ValueError, match=message):
+        read_labels(labels, 3, 3)
+
+
+def test_labels_are_matched_to_columns():
+    codes, names = read_labels(["b", "a", "c"], 3, 3)
+    np.testing.assert_array_equal(codes, [1, 0, 2])
+    codes, names = read_labels(["b", "a", "b"], 3, 3, classes=["c", "b", "a"])
+    np.testing.assert_array_equal(codes, [1, 2, 1])
+    np.testing.assert_array_equal(names, ["c", "b", "a"])
+    codes, _ = read_labels([30, 10, 20], 3, 3, classes=[10, 20, 30])
+    np.testing.assert_array_equal(codes, [2, 0, 1])
+    np.testing.assert_array_equal(read_labels([True, False], 2, 2)[0], [1, 0])
+    np.testing.assert_array_equal(read_labels([[1.0], [0.0]], 2, 2)[0], [1, 0])
+    with pytest.raises(ValueError, match="'z' in row 1"):
+        read_labels(["a", "z"], 2, 2, classes=["a", "b"])
+    with pytest.raises(ValueError, match="each of the 2 columns once"):
+        read_labels(["a", "a"], 2, 2, classes=["a", "a"])
+    with pytest.raises(ValueError, match="cannot be matched"):
+        read_labels([0, 1], 2, 2, classes=["a", "b"])
+
+
+def test_weights():
+    assert read_weight(None, 3) is None
+    np.testing.assert_array_equal(read_weight([1, 2, 0], 3), [1.0, 2.0, 0.0])
+    for bad, message in [([1, 2], "shape"), ([1, -1, 1], "row 1"), ([1, np.nan, 1], "row 1"), ([0, 0, 0], "zero")]:
+        with pytest.raises(ValueError, match=message):
+            read_weight(bad, 3)
+    with pytest.warns(UserWarning, match="importance"):
+        read_weight([0.1, 0.2, 0.3], 3)
+    kish = read_weight([0.1, 0.2, 0.3], 3, weights="importance")
+    assert kish.sum() == pytest.approx(0.6**2 / (0.01 + 0.04 + 0.09))
+    with pytest.raises(ValueError, match="frequency"):
+        read_weight([1, 1, 1], 3, weights="probability")
