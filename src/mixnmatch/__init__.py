@@ -12,6 +12,18 @@ if TYPE_CHECKING:
     from mixnmatch._passes import engine
     from mixnmatch.classifier import CalibratedClassifier
     from mixnmatch.data import load_sample
+    from mixnmatch.evaluation import (
+        CalibrationError,
+        ReliabilityDisplay,
+        accuracy,
+        brier_score,
+        calibration_error,
+        calibration_gain,
+        compare_gains,
+        log_loss,
+        reliability_curve,
+        score_decomposition,
+    )
     from mixnmatch.maps import (
         BayesianBinning,
         BetaScaling,
@@ -43,6 +55,18 @@ _HOMES = {
     "mixnmatch._passes": ("engine",),
     "mixnmatch.classifier": ("CalibratedClassifier",),
     "mixnmatch.data": ("load_sample",),
+    "mixnmatch.evaluation": (
+        "CalibrationError",
+        "ReliabilityDisplay",
+        "accuracy",
+        "brier_score",
+        "calibration_error",
+        "calibration_gain",
+        "compare_gains",
+        "log_loss",
+        "reliability_curve",
+        "score_decomposition",
+    ),
     "mixnmatch.maps": (
         "BayesianBinning",
         "BetaScaling",
@@ -77,6 +101,7 @@ __all__ = [
     "BetaScaling",
     "BinaryMap",
     "CalibratedClassifier",
+    "CalibrationError",
     "CalibrationMap",
     "Composition",
     "DirichletScaling",
@@ -92,6 +117,7 @@ __all__ = [
     "OneVsAll",
     "PlattScaling",
     "Pooled",
+    "ReliabilityDisplay",
     "SharedFunction",
     "StructuredMatrixScaling",
     "StructuredVectorScaling",
@@ -99,12 +125,20 @@ __all__ = [
     "Uniform",
     "VectorScaling",
     "__version__",
+    "accuracy",
     "accuracy_preserved",
+    "brier_score",
+    "calibration_error",
+    "calibration_gain",
     "calibrator",
     "calibrators",
+    "compare_gains",
     "engine",
     "load",
     "load_sample",
+    "log_loss",
+    "reliability_curve",
+    "score_decomposition",
 ]
 
 

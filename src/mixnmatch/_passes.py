@@ -24,10 +24,11 @@ BLOCK_BYTES = 1 << 19
 
 @dataclass(frozen=True)
 class Engine:
-    """How passes are run in this context: bytes in a block, and threads (None: all cores we may use)."""
+    """How passes are run in this context: bytes in a block, threads (None: all cores we may use), and kernels."""
 
     block_bytes: int = BLOCK_BYTES
     threads: int | None = None
+    backend: str = "auto"
 
 
 _DEFAULT = Engine()
@@ -38,19 +39,35 @@ _pool_lock = threading.Lock()
 
 
 @contextmanager
-def engine(*, block_bytes: int | None = None, threads: int | None = None) -> Iterator[Engine]:
-    """Run the passes inside this context with another block size or number of threads.
+def engine(
+    *, block_bytes: int | None = None, threads: int | None = None, backend: str | None = None
+) -> Iterator[Engine]:
+    """Run the passes inside this context with another block size, number of threads or kernels.
 
-    Results do not depend on either beyond rounding; this is for tests, for measuring and for machines that are
+    Results do not depend on any of them beyond rounding; this is for tests, for measuring and for machines that are
     shared with others.
+
+    Parameters
+    ----------
+    block_bytes : int, optional
+        Bytes of scores in a block.
+    threads : int, optional
+        Threads that run blocks.
+    backend : {"auto", "numpy", "numba"}, optional
+        Kernels; "auto" takes compiled ones where they are installed and the input is large enough to pay for them.
     """
-    current = _engine.get()
-    changed = replace(current, block_bytes=block_bytes or current.block_bytes, threads=threads or current.threads)
+    asked: dict[str, Any] = {"block_bytes": block_bytes, "threads": threads, "backend": backend}
+    changed = replace(_engine.get(), **{key: value for key, value in asked.items() if value is not None})
     token = _engine.set(changed)
     try:
         yield changed
     finally:
         _engine.reset(token)
+
+
+def asked_backend() -> str:
+    """Kernels that passes in this context are asked to use."""
+    return _engine.get().backend
 
 
 def available_threads() -> int:

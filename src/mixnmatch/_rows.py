@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch import kernels
-from mixnmatch._passes import row_ranges, run_blocks, total
+from mixnmatch._passes import asked_backend, row_ranges, run_blocks, total
 from mixnmatch._scores import ROUNDING, Scores
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class RowSource:
     @cached_property
     def backend(self) -> str:
         """Name of the kernels for passes over this source."""
-        return kernels.backend_name(kernels.choose(self.n_entries))
+        return kernels.backend_name(kernels.choose(self.n_entries, asked_backend()))
 
     def through(self, fitted: CalibrationMap) -> RowSource:
         """The source as it looks after a fitted map."""

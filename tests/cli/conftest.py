@@ -49,3 +49,9 @@ def parsed(result: Result) -> dict:
     """JSON of a command that went well: all of stdout."""
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+def arrays(name: str) -> dict:
+    """Arrays of an .npz file, which is closed again."""
+    with np.load(name, allow_pickle=False) as archive:
+        return {key: archive[key] for key in archive.files}

@@ -1,6 +1,7 @@
 """fit, apply and evaluate: what they print, write and refuse."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,11 @@ import pytest
 
 import mixnmatch
 from mixnmatch.io import read_table
-from tests.cli.conftest import parsed
+from tests.cli.conftest import arrays, parsed
+
+OUTSIDE = (
+    "label 2 in row 0 is not a column of the scores (0 to 1); pass --classes A,B,... if the columns have other names"
+)
 
 
 def test_fit_says_what_was_learned_and_where_the_numbers_are_from(files, run):
@@ -29,13 +34,13 @@ def test_every_method_can_be_fitted_described_and_applied(files, run, method):
     assert document["learned"]
     assert document["calibration_set"]["after"]["log_loss"]["value"] > 0
     assert run("apply", "cal.json", "test.npz", "-o", "out.npz").exit_code == 0
-    probs = np.load("out.npz")["probs"]
+    probs = arrays("out.npz")["probs"]
     np.testing.assert_allclose(probs.sum(axis=1), 1)
 
 
 def test_fit_agrees_with_the_library(files, run):
     run("fit", "val.npz", "--method", "ts", "--loss", "brier", "-o", "cal.json")
-    archive = np.load("val.npz")
+    archive = arrays("val.npz")
     expected = mixnmatch.calibrator("ts", logits=True, loss="brier").fit(archive["logits"], archive["labels"])
     assert mixnmatch.load("cal.json").beta_ == expected.beta_
 
@@ -51,7 +56,7 @@ def test_fit_settings(files, run):
 
 
 def test_fit_with_weights(files, run):
-    archive = dict(np.load("val.npz"))
+    archive = arrays("val.npz")
     weights = np.arange(400) % 3
     np.savez("weighted.npz", **archive, weights=weights)
     repeated = np.repeat(np.arange(400), weights)
@@ -89,7 +94,7 @@ def test_apply_writes_every_kind(files, run, ending):
         pytest.importorskip("pyarrow")
     run("fit", "val.npz", "-o", "cal.json")
     assert run("apply", "cal.json", "test.npz", "-o", f"out.{ending}").exit_code == 0
-    archive = np.load("test.npz")
+    archive = arrays("test.npz")
     expected = mixnmatch.load("cal.json").predict_proba(archive["logits"])
     table = read_table(f"out.{ending}", need_labels=False)
     np.testing.assert_array_equal(table.scores, expected)
@@ -100,7 +105,7 @@ def test_apply_writes_every_kind(files, run, ending):
 
 def test_apply_takes_what_the_map_was_fitted_on(files, run):
     run("fit", "val.npz", "-o", "cal.json")
-    logits = np.load("test.npz")["logits"]
+    logits = arrays("test.npz")["logits"]
     np.save("l.npy", logits)
     np.savez("p.npz", probs=np.full((5, 3), 1 / 3))
     np.savez("four.npz", logits=np.zeros((5, 4)))
@@ -125,8 +130,8 @@ def test_named_columns_are_matched_by_name(folder, run):
     assert run("fit", "abc.csv", "-m", "vector", "-o", "cal.json").exit_code == 0
     run("apply", "cal.json", "abc.csv", "-o", "abc.npz")
     run("apply", "cal.json", "cab.csv", "-o", "cab.npz")
-    np.testing.assert_array_equal(np.load("abc.npz")["probs"], np.load("cab.npz")["probs"])
-    assert np.load("cab.npz")["classes"].tolist() == ["a", "b", "c"]
+    np.testing.assert_array_equal(arrays("abc.npz")["probs"], arrays("cab.npz")["probs"])
+    assert arrays("cab.npz")["classes"].tolist() == ["a", "b", "c"]
     first = parsed(run("evaluate", "abc.csv", "--map", "cal.json", "--no-interval", "--json"))
     second = parsed(run("evaluate", "cab.csv", "--map", "cal.json", "--no-interval", "--json"))
     assert first["after"]["log_loss"]["value"] == pytest.approx(second["after"]["log_loss"]["value"])
@@ -136,7 +141,7 @@ def test_named_columns_are_matched_by_name(folder, run):
 
 
 def test_text_labels_without_names_are_those_of_the_map(files, run):
-    archive = np.load("val.npz")
+    archive = arrays("val.npz")
     names = np.array(["z", "y", "x"])
     np.savez("named.npz", logits=archive["logits"], labels=names[archive["labels"]])
     run("fit", "named.npz", "--classes", "z,y,x", "-m", "vector", "-o", "cal.json")
@@ -153,7 +158,7 @@ def test_positive_class_alone(folder, run):
     np.savez("b.npz", probs=z, labels=y)
     assert run("fit", "b.npz", "-m", "platt", "-o", "cal.json").exit_code == 0
     assert run("apply", "cal.json", "b.npz", "-o", "out.npz").exit_code == 0
-    assert np.load("out.npz")["probs"].shape == (200, 2)
+    assert arrays("out.npz")["probs"].shape == (200, 2)
     document = parsed(run("evaluate", "b.npz", "--map", "cal.json", "--json"))
     assert document["before"]["calibration_error"]["notion"] == "binary"
     assert document["classes"] == 2
@@ -173,7 +178,7 @@ def test_evaluate_as_json_agrees_with_the_library(files, run):
     from mixnmatch.evaluation.error import calibration_error
     from mixnmatch.evaluation.scores import log_loss
 
-    archive = np.load("test.npz")
+    archive = arrays("test.npz")
     document = parsed(run("evaluate", "test.npz", "--json"))
     assert document["rows"] == 600
     assert document["log_loss"]["value"] == log_loss(archive["logits"], archive["labels"], logits=True)
@@ -223,16 +228,19 @@ def test_list_methods(run):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"probs": [[3.0, -1.0]], "labels": [0]}, "row 0 of the scores has a negative entry (-1); if these are logits, "
-         "call the array 'logits'"),
+        (
+            {"probs": [[3.0, -1.0]], "labels": [0]},
+            "row 0 of the scores has a negative entry (-1); if these are logits, call the array 'logits'",
+        ),
         ({"logits": [[3.0, np.nan]], "labels": [0]}, "row 0 of the scores holds NaN; drop or repair such rows first"),
-        ({"logits": [[3.0, 1.0]], "labels": [2]}, "label 2 in row 0 is not a column of the scores (0 to 1); "
-         "pass --classes A,B,... if the columns have other names"),
+        ({"logits": [[3.0, 1.0]], "labels": [2]}, OUTSIDE),
         ({"logits": [[3.0, 1.0]], "labels": [0, 1]}, "there are 2 labels for 1 rows of scores"),
-        ({"logits": [[3.0, 1.0]], "labels": [0], "weights": [-1.0]}, "the weight in row 0 is -1.0; "
-         "weights must be finite and not negative"),
+        (
+            {"logits": [[3.0, 1.0]], "labels": [0], "weights": [-1.0]},
+            "the weight in row 0 is -1.0; weights must be finite and not negative",
+        ),
     ],
-)  # fmt: skip
+)
 def test_wrong_values_name_the_file_and_the_row(folder, run, content, message):
     np.savez("x.npz", **content)
     result = run("evaluate", "x.npz")
@@ -272,9 +280,40 @@ def test_debug_shows_the_traceback(folder, run):
 
 def test_errors_of_the_program_are_one_line_too(files, run, monkeypatch):
     def fail(*_args: object, **_settings: object) -> None:
-        raise KeyError("surprise")
+        raise KeyError(0)
 
     monkeypatch.setattr("mixnmatch.cli.inputs.measure", fail)
     result = run("evaluate", "test.npz")
     assert result.exit_code == 1
-    assert result.stderr == "error: unexpected KeyError: 'surprise'; --debug shows where\n"
+    assert result.stderr == "error: unexpected KeyError: 0; --debug shows where\n"
+
+
+def test_folder_that_cannot_be_written(files, run):
+    locked = Path("locked")
+    locked.mkdir(mode=0o500)
+    if os.access(locked, os.W_OK):
+        pytest.skip("the administrator may write anywhere")
+    result = run("fit", "val.npz", "-m", "ts", "-o", "locked/cal.json")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert "permission denied" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_no_room_left_leaves_nothing_behind(files, run, monkeypatch):
+    def full(*_args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("mixnmatch._files.os.fsync", full)
+    result = run("fit", "val.npz", "-m", "ts", "-o", "cal.json")
+    assert result.exit_code == 1
+    assert result.stderr == "error: [Errno 28] No space left on device\n"
+    assert sorted(path.name for path in files.iterdir()) == ["test.npz", "val.npz"]
+
+
+def test_a_thousand_classes(folder, run):
+    logits = np.random.default_rng(0).normal(size=(300, 1000)).astype(np.float32)
+    np.savez("wide.npz", logits=logits, labels=logits.argmax(axis=1))
+    result = run("fit", "wide.npz", "-m", "ts", "-o", "cal.json")
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines())) <= 120

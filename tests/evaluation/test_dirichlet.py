@@ -101,8 +101,8 @@ def test_product_kernel_weights_and_refusals(sample):
 
 def test_estimates_approach_the_truth():
     rng = np.random.default_rng(1)
-    q = rng.dirichlet(np.ones(3), 3000)
-    y = (q.cumsum(axis=1)[:, :-1] < rng.random((3000, 1))).sum(axis=1)
+    q = rng.dirichlet(np.ones(3), 1500)
+    y = (q.cumsum(axis=1)[:, :-1] < rng.random((1500, 1))).sum(axis=1)
     p = 0.7 * q + 0.1
     truth = np.abs(p - q).sum(axis=1).mean()
     assert product_kernel_error(p, y, residual=True) == pytest.approx(truth, rel=0.2)

@@ -96,7 +96,7 @@ def test_structured_maps_recover_the_truth(skewed):
     logits, y, true = skewed
     for kind in (StructuredMatrixScaling, DirichletScaling):
         p = kind(logits=True).fit(logits, y).predict_proba(logits)
-        assert np.abs(p - true).mean() < 0.03
+        assert np.abs(p - true).mean() < 0.04
 
 
 def test_infinite_strength_is_temperature_scaling(skewed):

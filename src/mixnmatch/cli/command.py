@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -64,12 +65,17 @@ class Command(click.Command):
                 for example in self.examples:
                     formatter.write(f"  {example}\n")
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Remember what was typed."""
+        ctx.meta["mixnmatch.typed"] = shlex.join(["mixnmatch", str(self.name), *args])
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; warnings become lines on stderr, and so do errors unless asked for tracebacks."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.filterwarnings("default", category=UserWarning)
-            warnings.showwarning = _show_warning
+            warnings.showwarning = _Said()
             try:
                 return super().invoke(ctx)
             except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
@@ -78,6 +84,11 @@ class Command(click.Command):
                 if ctx.meta.get("mixnmatch.debug"):
                     raise
                 raise DataError(_explain(error)) from error
+
+
+def typed() -> str:
+    """The command that is running, as it was typed."""
+    return str(click.get_current_context().meta["mixnmatch.typed"])
 
 
 def _remember(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -103,8 +114,17 @@ def in_command_line_words(message: str) -> str:
     return text
 
 
-def _show_warning(message: Warning | str, *_args: Any, **_settings: Any) -> None:
-    click.echo(f"warning: {in_command_line_words(str(message))}", err=True)
+class _Said:
+    """Prints warnings as lines on stderr, each text once."""
+
+    def __init__(self) -> None:
+        self.texts: set[str] = set()
+
+    def __call__(self, message: Warning | str, *_args: Any, **_settings: Any) -> None:
+        text = in_command_line_words(str(message))
+        if text not in self.texts:
+            self.texts.add(text)
+            click.echo(f"warning: {text}", err=True)
 
 
 def print_json(value: Any) -> None:

@@ -58,35 +58,24 @@ def command(
     """Compare."""
     from mixnmatch import selection
     from mixnmatch.cli.display import reporting
+    from mixnmatch.cli.inputs import about, evaluation_rows, frequencies
 
-    if curve and evaluation is not None:
-        msg = "--learning-curve and --evaluation cannot be combined"
-        raise click.UsageError(msg)
     table = reading.read(scores)
     settings: dict[str, Any] = {
         "methods": None if methods is None else list(methods),
+        "evaluation": None if evaluation is None else evaluation_rows(evaluation, table, reading),
         "logits": table.logits,
-        "sample_weight": table.weights,
+        "sample_weight": frequencies(table, reading.weighting),
         "classes": table.classes,
         "random_state": seed,
     }
+    result: selection.Comparison | selection.LearningCurve
     with reporting("Comparing") as step:
         if curve:
             result = selection.learning_curve(table.scores, table.labels, progress=step, **settings)
         else:
-            other = None if evaluation is None else _other(evaluation, table, reading)
-            result = selection.compare(table.scores, table.labels, evaluation=other, cv=cv, progress=step, **settings)
+            result = selection.compare(table.scores, table.labels, cv=cv, progress=step, **settings)
     if as_json:
         print_json({"file": str(scores), **result.to_dict()})
     else:
-        from mixnmatch.cli.inputs import about
-
         click.echo(f"{about(table)}\n\n{result}")
-
-
-def _other(path: Path, table: Any, reading: Reading) -> tuple[Any, Any]:
-    """Scores and labels of the evaluation file, which must be of the same kind and classes."""
-    from mixnmatch.cli.inputs import same_kind
-
-    other = same_kind(reading.read(path, like=table), table)
-    return other.scores, other.labels

@@ -58,7 +58,9 @@ def command(output: Path | None, methods: tuple[str, ...], force: bool, as_json:
         for name in methods:
             results.append(_judge(name, sample))
             step()
-    written = _write(targets, sample)
+    if not as_json:
+        click.echo(_as_text(sample, results))
+    written = _write(targets, sample, methods)
     if as_json:
         print_json({
             "sample": sample.description,
@@ -68,7 +70,7 @@ def command(output: Path | None, methods: tuple[str, ...], force: bool, as_json:
             "written": [str(path) for path in written],
         })  # fmt: skip
     else:
-        click.echo(_as_text(sample, results, written))
+        click.echo("\n".join(_next_steps(written)))
 
 
 def _judge(name: str, sample: Sample) -> dict[str, Any]:
@@ -111,7 +113,7 @@ def _targets(folder: Path, *, force: bool) -> dict[str, Path]:
     return targets
 
 
-def _write(targets: dict[str, Path], sample: Sample) -> list[Path]:
+def _write(targets: dict[str, Path], sample: Sample, methods: tuple[str, ...]) -> list[Path]:
     if not targets:
         return []
     import numpy as np
@@ -137,12 +139,13 @@ def _write(targets: dict[str, Path], sample: Sample) -> list[Path]:
             evaluation=(sample.logits_eval, names[sample.labels_eval]),
             logits=True,
             classes=names,
+            methods=list(methods),
             title="LeNet-5 on CIFAR-10",
         )
     return list(targets.values())
 
 
-def _as_text(sample: Sample, results: list[dict[str, Any]], written: list[Path]) -> str:
+def _as_text(sample: Sample, results: list[dict[str, Any]]) -> str:
     from mixnmatch.cli import display
 
     header = ("method", "ECE", "gain", "95% interval", "log loss", "Brier", "accuracy", "fit")
@@ -171,9 +174,9 @@ def _as_text(sample: Sample, results: list[dict[str, Any]], written: list[Path])
         "ECE: top-label calibration error, residual kernel estimate; lower is better.",
         "gain: calibration gain, the reduction in squared error; higher is better.",
         "* the method never changes the predicted class.",
-        f"Largest calibration gain: {best['method']}. Gains with overlapping intervals are hard to tell apart.",
+        f"Largest gain: {best['method']}. `mixnmatch compare` tells which differences are more than chance.",
     ]
-    return "\n".join([*lines, *_next_steps(written)])
+    return "\n".join(lines)
 
 
 def _next_steps(written: list[Path]) -> list[str]:

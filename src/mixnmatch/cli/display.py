@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import click
@@ -30,12 +30,13 @@ def table(rows: Sequence[Row], *, left: int = 1, indent: int = 0) -> str:
 
 def percent(value: float, digits: int = 2) -> str:
     """0.1187 as 11.87%."""
-    return f"{100 * value:.{digits}f}%" if math.isfinite(value) else str(value)
+    return f"{number(100 * value, digits)}%" if math.isfinite(value) else str(value)
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A score with a fixed number of digits."""
-    return f"{value:.{digits}f}"
+    """A score with a fixed number of digits, and no sign for a zero."""
+    text = f"{value:.{digits}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
 
 
 def between(ends: tuple[float, float] | None, show: Callable[[float], str] = number) -> str:
@@ -67,20 +68,22 @@ def progress(label: str, total: int) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def reporting(label: str) -> Iterator[Callable[..., None] | None]:
+def reporting(label: str) -> Iterator[Callable[[int, int, str], None] | None]:
     """A function ``(done, total, what)`` that draws a bar on stderr, or ``None`` if that is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
-    state: dict[str, Any] = {}
+    with ExitStack() as stack:
+        bars: list[Any] = []
 
-    def step(done: int, total: int, *_what: Any) -> None:
-        if "bar" not in state:
-            state["bar"] = click.progressbar(length=total, label=label, file=sys.stderr).__enter__()
-        state["bar"].update(done - state["bar"].pos)
+        def step(done: int, total: int, what: str = "") -> None:
+            if not bars:
+                bar = click.progressbar(
+                    length=total, label=label, file=sys.stderr, item_show_func=lambda item: item or ""
+                )
+                bars.append(stack.enter_context(bar))
+            bars[0].update(done - bars[0].pos, what)
 
-    try:
         yield step
-    finally:
-        if "bar" in state:
-            state["bar"].render_finish()
+        for bar in bars:
+            bar.update(bar.length - bar.pos, "")

@@ -75,9 +75,9 @@ def command(
     start = perf_counter()
     map_.fit(table.scores, table.labels, sample_weight=table.weights)
     seconds = perf_counter() - start
-    map_.save(output)
     before = measure(table.scores, table, logits=table.logits, weighting=reading.weighting)
     after = measure(map_.predict_proba(table.scores), table, logits=False, weighting=reading.weighting)
+    map_.save(output)
     if as_json:
         print_json(_as_dict(map_, method, table, before, after, seconds, output))
     else:

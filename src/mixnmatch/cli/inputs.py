@@ -14,7 +14,6 @@ from mixnmatch._scores import read_labels, read_scores, read_weight
 from mixnmatch.cli.command import in_command_line_words
 from mixnmatch.cli.display import plural
 from mixnmatch.cli.options import Reading
-from mixnmatch.evaluation.scores import accuracy, brier_score, log_loss
 from mixnmatch.io import FileError, ScoreTable, read_table
 from mixnmatch.io.files import listed
 
@@ -107,10 +106,21 @@ def settings_of(table: ScoreTable, weighting: str = "frequency") -> dict[str, An
     return {"sample_weight": table.weights, "classes": table.classes, "weights": weighting}
 
 
+def frequencies(table: ScoreTable, weighting: str) -> NDArray[Any] | None:
+    """Weights for functions that take frequencies only: importances are rescaled, as ``weights="importance"`` does."""
+    if weighting == "frequency" or table.weights is None:
+        return table.weights
+    # They sum to the effective number of rows now, which is less than the number of rows and no reason to warn.
+    warnings.filterwarnings("ignore", message="sample_weight sums to")
+    return read_weight(table.weights, table.n_rows, weights=weighting)
+
+
 def measure(
     scores: Any, table: ScoreTable, *, logits: bool, weighting: str = "frequency", confidence: float = 0.95
 ) -> Measured:
     """Accuracy, log loss and Brier score of scores for the labels of a table."""
+    from mixnmatch.evaluation.scores import accuracy, brier_score, log_loss
+
     settings = settings_of(table, weighting) | {"logits": logits, "confidence": confidence}
     with np.errstate(all="ignore"):
         return Measured(
@@ -157,6 +167,13 @@ def aligned(table: ScoreTable, map_: Any, map_path: Path) -> ScoreTable:
             return replace(table, scores=np.ascontiguousarray(table.scores[:, order]), classes=table.classes[order])
     why = f"its classes are {listed(table.classes.tolist())}, but {map_path} was fitted with {listed(known)}"
     raise FileError(table.path, why)
+
+
+def evaluation_rows(path: Path, table: ScoreTable, reading: Reading) -> tuple[Any, ...]:
+    """Scores, labels and, if there are any, weights of a file to judge on."""
+    other = same_kind(reading.read(path, like=table), table)
+    weight = frequencies(other, reading.weighting)
+    return (other.scores, other.labels) if weight is None else (other.scores, other.labels, weight)
 
 
 def same_kind(other: ScoreTable, table: ScoreTable) -> ScoreTable:

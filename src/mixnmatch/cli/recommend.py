@@ -38,6 +38,7 @@ def command(
     """Recommend."""
     from mixnmatch import selection
     from mixnmatch.cli.display import reporting
+    from mixnmatch.cli.inputs import about, frequencies
 
     table = reading.read(scores)
     with reporting("Looking") as step:
@@ -47,7 +48,7 @@ def command(
             logits=table.logits,
             preserve_accuracy=preserve_accuracy,
             model_size=model_size,
-            sample_weight=table.weights,
+            sample_weight=frequencies(table, reading.weighting),
             classes=table.classes,
             random_state=seed,
             progress=step,
@@ -55,6 +56,4 @@ def command(
     if as_json:
         print_json({"file": str(scores), **result.to_dict()})
     else:
-        from mixnmatch.cli.inputs import about
-
         click.echo(f"{about(table)}\n\n{result}")

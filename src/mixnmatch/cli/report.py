@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
-from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.command import Command, print_json, typed
 from mixnmatch.cli.options import (
     FILE,
     FILE_HELP,
+    Method,
     Methods,
     Reading,
     force_option,
@@ -40,6 +41,7 @@ HELP = f"""Write one self-contained HTML page about your model's calibration.
 @click.argument("scores", type=FILE)
 @click.option("--output", "-o", type=FILE, required=True, metavar="REPORT.html", help="File to write.")
 @click.option("--evaluation", type=FILE, metavar="FILE", help="File to judge on, instead of cross-validation.")
+@click.option("--method", "-m", type=Method(), default="ets", show_default=True, help="Method to look at closely.")
 @click.option("--methods", type=Methods(), metavar="A,B,...", help="Methods to compare [default: the main ones].")
 @list_methods_option
 @click.option("--title", help="Title of the page [default: the name of the file].")
@@ -51,6 +53,7 @@ def command(
     scores: Path,
     output: Path,
     evaluation: Path | None,
+    method: str,
     methods: tuple[str, ...] | None,
     title: str | None,
     seed: int,
@@ -59,19 +62,19 @@ def command(
     reading: Reading,
 ) -> None:
     """Read, judge, write."""
-    from mixnmatch.cli.inputs import same_kind
+    from mixnmatch.cli.inputs import evaluation_rows, frequencies
     from mixnmatch.io import check_output
 
     check_output(output, [".html"], force=force)
     table = reading.read(scores)
-    other = None if evaluation is None else same_kind(reading.read(evaluation, like=table), table)
     write(
         output,
         (table.scores, table.labels),
-        evaluation=None if other is None else (other.scores, other.labels),
+        evaluation=None if evaluation is None else evaluation_rows(evaluation, table, reading),
         logits=table.logits,
-        sample_weight=table.weights,
+        sample_weight=frequencies(table, reading.weighting),
         classes=table.classes,
+        method=method,
         methods=None if methods is None else list(methods),
         title=title or scores.name,
         random_state=seed,
@@ -88,4 +91,4 @@ def write(path: Path, calibration: tuple[Any, Any], **settings: Any) -> None:
 
     write_report = import_module("mixnmatch.report").write_report
     with reporting("Writing the report") as step:
-        write_report(path, *calibration, progress=step, **settings)
+        write_report(path, *calibration, progress=step, command=typed(), **settings)

@@ -1,1 +1,60 @@
-"""Calibration errors, scores, intervals and tests."""
+"""Calibration errors, scores, intervals, tests, reliability curves, and accumulators for data that comes in parts."""
+
+from mixnmatch.evaluation.decomposition import cross_validated_decomposition, score_decomposition
+from mixnmatch.evaluation.display import ReliabilityDisplay
+from mixnmatch.evaluation.error import CalibrationMetric, calibration_error
+from mixnmatch.evaluation.estimators import (
+    Dirichlet,
+    Histogram,
+    KernelCalibration,
+    KernelDensity,
+    ResidualKernel,
+    Smooth,
+    Sweep,
+    estimator,
+)
+from mixnmatch.evaluation.gain import CalibrationGain, GainComparison, calibration_gain, compare_gains
+from mixnmatch.evaluation.reliability import ReliabilityCurve, reliability_curve, worst_classes
+from mixnmatch.evaluation.result import CalibrationError
+from mixnmatch.evaluation.scores import accuracy, brier_score, log_loss
+from mixnmatch.evaluation.streaming import (
+    AccuracyAccumulator,
+    BrierAccumulator,
+    CalibrationErrorAccumulator,
+    CalibrationGainAccumulator,
+    LogLossAccumulator,
+    ReliabilityAccumulator,
+)
+
+__all__ = [
+    "AccuracyAccumulator",
+    "BrierAccumulator",
+    "CalibrationError",
+    "CalibrationErrorAccumulator",
+    "CalibrationGain",
+    "CalibrationGainAccumulator",
+    "CalibrationMetric",
+    "Dirichlet",
+    "GainComparison",
+    "Histogram",
+    "KernelCalibration",
+    "KernelDensity",
+    "LogLossAccumulator",
+    "ReliabilityAccumulator",
+    "ReliabilityCurve",
+    "ReliabilityDisplay",
+    "ResidualKernel",
+    "Smooth",
+    "Sweep",
+    "accuracy",
+    "brier_score",
+    "calibration_error",
+    "calibration_gain",
+    "compare_gains",
+    "cross_validated_decomposition",
+    "estimator",
+    "log_loss",
+    "reliability_curve",
+    "score_decomposition",
+    "worst_classes",
+]

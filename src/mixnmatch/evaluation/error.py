@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 from mixnmatch._scores import Scores, read_labels, read_scores, read_weight
 from mixnmatch.evaluation import inference, notion
 from mixnmatch.evaluation._binning import Floats, Grid
-from mixnmatch.evaluation.estimators import Estimator, GridEstimator, KernelCalibration, Norm, ResidualKernel, estimator
+from mixnmatch.evaluation.dirichlet import choose_width
+from mixnmatch.evaluation.estimators import (
+    Dirichlet,
+    Estimator,
+    GridEstimator,
+    KernelCalibration,
+    Norm,
+    ResidualKernel,
+    estimator,
+)
 from mixnmatch.evaluation.notion import Outcomes
 from mixnmatch.evaluation.result import CalibrationError
 
@@ -43,8 +52,8 @@ class CalibrationMetric:
     >>> import numpy as np
     >>> from mixnmatch.evaluation.estimators import Histogram
     >>> metric = CalibrationMetric(Histogram(bins=10), "binary")
-    >>> metric(np.array([0.2, 0.2, 0.2, 0.8]), np.array([0, 0, 1, 1]))
-    0.15...
+    >>> round(metric(np.array([0.2, 0.2, 0.2, 0.8]), np.array([0, 0, 1, 1])), 3)
+    0.15
     """
 
     estimator: Estimator = DEFAULT_ESTIMATOR
@@ -292,7 +301,10 @@ def _resample_rows(
     n = scores.n_rows
     own = np.ones(n) if weight is None else weight
     null, drawn = [], []
-    cumulative = np.cumsum(notion.probabilities(scores), axis=1)
+    p = notion.probabilities(scores)
+    if isinstance(metric.estimator, Dirichlet) and metric.estimator.bandwidth is None:
+        metric = replace(metric, estimator=Dirichlet(choose_width(p, weight)))  # once, not for each resample
+    cumulative = np.cumsum(p, axis=1)
     for _ in range(FULL_RESAMPLES):
         simulated = (cumulative[:, :-1] < rng.random((n, 1))).sum(axis=1).astype(np.intp)
         null.append(metric.evaluate(scores, simulated, weight)[0])

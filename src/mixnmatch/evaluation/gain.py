@@ -285,7 +285,7 @@ def gain_from(means: Rows, covariance: Rows, at: int, exact: bool | None, size: 
 def _after(source: RowSource, before: Any, after: Any, injective: bool | None) -> tuple[RowSource, bool | None]:
     """The rows after the map, and whether it is injective."""
     if isinstance(after, CalibrationMap):
-        if bool(getattr(after, "logits", False)) != source.scores.logits:
+        if bool(after._input_settings()["logits"]) != source.scores.logits:
             msg = "the map and the scores disagree: one of them was given with logits=True, the other without"
             raise ValueError(msg)
         return source.through(after), bool(after.injective) if injective is None else injective

@@ -24,7 +24,7 @@ INTERVAL_STEPS: Final = 11
 # The statistic of intervals is smoothed this much more than the rule of thumb says.
 STATISTIC_MULTIPLE: Final = 1.4
 # Tails are this much thinner than nominal: quantiles of few resamples and the estimated curve are not exact.
-TAIL: Final = 0.8
+TAIL: Final = 0.6
 # Above this many draws outcomes are resampled on the nodes instead of row by row.
 MOST_DRAWS: Final = 50_000_000
 # Above this many rows the outcomes on a node are drawn from a normal distribution.

@@ -200,7 +200,9 @@ class Auto(CalibrationMap):
         """Cross-fit candidates, cheap ones first: their outputs for rows that they have not seen, and the seconds."""
         from mixnmatch.selection.crossfit import held
 
-        tried, outputs, seconds = [], [], []
+        tried: list[Candidate] = []
+        outputs: list[RowSource] = []
+        seconds: list[float] = []
         for candidate in candidates:
             start = time.perf_counter()
             if tried and self.time_budget is not None and start - began > self.time_budget:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from itertools import combinations
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ Vector = NDArray[np.float64]
 # Weight that the two members which look at the scores keep between them, so that the order of a row survives.
 INFORMATIVE = 1e-6
 # Nodes of the scan over beta, as multiples of the inverse temperature that is best for temperature scaling alone.
-SCAN = 2.0 ** np.array([-6.0, -4.0, -3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0])
+SCAN = 2.0 ** np.array([-5.0, -3.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0])
 
 
 class EnsembleTemperatureScaling(CalibrationMap):
@@ -125,22 +125,35 @@ def _keep_informative(weights: Vector) -> Vector:
 def simplex_minimum(gram: NDArray[np.float64], linear: Vector) -> Vector:
     """Minimise w' gram w - 2 linear' w over the simplex, exactly: the best among the optima on all of its faces."""
     members = len(linear)
-    best, least = np.full(members, 1 / members), np.inf
-    for size in range(1, members + 1):
+    inside = _on_face(gram, linear, list(range(members)))
+    if inside.min() > 0:  # the problem is convex: an optimum inside is the optimum
+        return inside
+    best, least = inside, np.inf
+    for size in range(1, members):
         for face in map(list, combinations(range(members), size)):
-            system = np.ones((size + 1, size + 1))
-            system[:size, :size] = gram[np.ix_(face, face)]
-            system[size, size] = 0.0
-            solution = np.linalg.lstsq(system, np.append(linear[face], 1.0), rcond=1e-13)[0][:size]
-            if solution.min() < -1e-12:
+            weights = _on_face(gram, linear, face)
+            if weights.min() < -1e-12:
                 continue
-            weights = np.zeros(members)
-            weights[face] = np.maximum(solution, 0.0) / np.maximum(solution, 0.0).sum()
+            weights = np.maximum(weights, 0.0) / np.maximum(weights, 0.0).sum()
             value = float(weights @ gram @ weights - 2 * linear @ weights)
             # Smaller faces come first; a larger one must be better by more than rounding.
             if not value >= least - 1e-13 * abs(value):
                 best, least = weights, value
     return best
+
+
+def _on_face(gram: NDArray[np.float64], linear: Vector, face: list[int]) -> Vector:
+    """Optimum with the weights outside a face at zero and those on it free of sign, summing to 1."""
+    size = len(face)
+    weights = np.zeros(len(linear))
+    if size == 1:
+        weights[face] = 1.0
+        return weights
+    system = np.ones((size + 1, size + 1))
+    system[:size, :size] = gram[np.ix_(face, face)]
+    system[size, size] = 0.0
+    weights[face] = np.linalg.lstsq(system, np.append(linear[face], 1.0), rcond=1e-13)[0][:size]
+    return weights
 
 
 # Squared error: a Gram matrix of the members for each temperature, and a search over the temperature.
@@ -163,12 +176,19 @@ def _brier_profile(source: RowSource, beta: float, floor: float) -> tuple[float,
 
 
 def _fit_brier(source: RowSource, beta_ts: float, floor: float) -> tuple[float, Vector, float]:
-    look = source.sampled(LOOK // 2)
-    scanned = [_brier_profile(look, float(b), floor)[0] for b in beta_ts * SCAN]
-    starts = _local_minima(np.array(scanned))[:2]
-    profile = partial(_brier_profile, source, floor=floor)
-    candidates = [beta_ts, *(root_of_slope(lambda b: profile(b)[1], float(beta_ts * SCAN[k])) for k in starts)]
-    fits = [(profile(beta), beta) for beta in candidates]
+    look = source.sampled(LOOK)
+
+    def profile(rows: RowSource, beta: float) -> tuple[float, float, Vector]:
+        return _brier_profile(rows, beta, floor)
+
+    scanned = np.array([profile(look, float(b))[0] for b in beta_ts * SCAN])
+    candidates = [beta_ts]
+    for node in _local_minima(scanned)[:2]:
+        near = float(beta_ts * SCAN[node])
+        if look.every > 1:
+            near = root_of_slope(lambda b: profile(look, b)[1], near)
+        candidates.append(root_of_slope(lambda b: profile(source, b)[1], near))
+    fits = [(profile(source, beta), beta) for beta in candidates]
     (value, _, weights), beta = min(fits, key=lambda fit: fit[0][0])
     return beta, weights, value
 
@@ -191,8 +211,8 @@ def _member_rows(block: Block, beta: float, floor: float) -> Vector:
     return np.stack([log_p, log_q, np.full(len(log_p), -np.log(x.shape[1])), slope, variance])
 
 
-def _nll_derivatives(rows: Vector, w: Vector) -> Vector:
-    """Per row: loss, gradient (4) and Hessian (4 x 4) in (beta, w1, w2, w3), stacked."""
+def _nll_derivatives(rows: Vector, w: Vector, weight: Vector | None) -> Vector:
+    """Loss, gradient (4) and Hessian (4 x 4) in (beta, w1, w2, w3), summed over rows, in one vector."""
     logs, slope, variance = rows[:3], rows[3], rows[4]
     with np.errstate(divide="ignore"):
         weighted = np.log(w)[:, None] + logs
@@ -201,15 +221,23 @@ def _nll_derivatives(rows: Vector, w: Vector) -> Vector:
     ratio = np.exp(np.minimum(logs - mixture, 300.0))  # each member over the mixture
     share = w[0] * ratio[0]  # what the free member contributes to it
     gradient = np.concatenate([[-share * slope], -ratio])
-    hessian = gradient[:, None] * gradient[None, :]
-    hessian[0, 0] -= share * (slope**2 - variance)
-    hessian[0, 1] -= ratio[0] * slope
-    hessian[1, 0] -= ratio[0] * slope
-    return np.concatenate([-mixture[None], gradient, hessian.reshape(16, -1)])
+    counted = gradient if weight is None else gradient * weight
+    per_row = np.ones(len(mixture)) if weight is None else weight
+    hessian = counted @ gradient.T
+    hessian[0, 0] -= per_row @ (share * (slope**2 - variance))
+    cross = per_row @ (ratio[0] * slope)
+    hessian[0, 1] -= cross
+    hessian[1, 0] -= cross
+    return np.concatenate([[-(per_row @ mixture)], counted.sum(axis=1), hessian.ravel()])
 
 
 def _nll_statistic(block: Block, beta: float, w: Vector, floor: float) -> Vector:
-    return block.weighted_sum(_nll_derivatives(_member_rows(block, beta, floor), w))
+    return _nll_derivatives(_member_rows(block, beta, floor), w, block.weight)
+
+
+def _corner_statistic(block: Block, beta: float, floor: float) -> Vector:
+    """Log loss of each member alone."""
+    return -block.weighted_sum(_member_rows(block, beta, floor)[:3])
 
 
 def _unpack(statistic: Vector, beta: float) -> tuple[float, Vector, NDArray[np.float64]]:
@@ -232,6 +260,9 @@ def _step(gradient: Vector, hessian: NDArray[np.float64], w: Vector) -> Vector:
     floor = 1e-9 * max(abs(h[0, 0]), 1e-12 * scale)
     if schur < floor:  # not convex in the temperature here: bend the model upwards
         h[0, 0] += floor + abs(schur) - min(schur, 0.0)
+    inside = _step_on_face(gradient, h, w, (1, 2, 3))
+    if inside is not None and (w + inside[1:]).min() > 0:
+        return inside
     best, least = np.zeros(4), 0.0
     for size in (1, 2, 3):
         for face in combinations((1, 2, 3), size):
@@ -263,7 +294,12 @@ def _step_on_face(gradient: Vector, h: NDArray[np.float64], w: Vector, face: tup
 
 
 def _newton(
-    statistic: Any, beta: float, w: Vector, *, iterations: int = 60, tolerance: float = 1e-11
+    statistic: Callable[[float, Vector], Vector],
+    beta: float,
+    w: Vector,
+    *,
+    iterations: int = 60,
+    tolerance: float = 1e-11,
 ) -> tuple[float, Vector, float]:
     """Damped Newton steps from a start; the value never rises."""
     value, gradient, hessian = _unpack(statistic(beta, w), beta)
@@ -287,9 +323,8 @@ def _newton(
     return beta, w, value
 
 
-def _scan_nll(source: RowSource, beta_ts: float, floor: float) -> list[tuple[float, float, Vector]]:
-    """Best weights at each node of the scan on a sample of rows: (value, beta, weights)."""
-    look = source.sampled(LOOK // 2)
+def _scan_nll(look: RowSource, beta_ts: float, floor: float) -> list[tuple[float, float, Vector]]:
+    """Local optima in beta on a sample of rows, best first: (value, beta, weights)."""
     found = []
     for beta in beta_ts * SCAN:
         parts = list(look.map_blocks(lambda b, beta=beta: (_member_rows(b, float(beta), floor), b.weight)))
@@ -297,7 +332,7 @@ def _scan_nll(source: RowSource, beta_ts: float, floor: float) -> list[tuple[flo
         weight = None if parts[0][1] is None else np.concatenate([part[1] for part in parts])
         value, w = _weights_at(rows, weight)
         found.append((value, float(beta), w))
-    return found
+    return [found[k] for k in _local_minima(np.array([value for value, _, _ in found]))]
 
 
 def _weights_at(rows: Vector, weight: Vector | None) -> tuple[float, Vector]:
@@ -316,13 +351,26 @@ def _weights_at(rows: Vector, weight: Vector | None) -> tuple[float, Vector]:
 
 
 def _fit_nll(source: RowSource, beta_ts: float, floor: float) -> tuple[float, Vector, float]:
-    scanned = _scan_nll(source, beta_ts, floor)
-    starts = [scanned[k] for k in _local_minima(np.array([value for value, _, _ in scanned]))[:2]]
-    starts.append(min(scanned, key=lambda node: abs(np.log(node[1] / beta_ts))))
+    look = source.sampled(LOOK)
 
-    def statistic(beta: float, w: Vector) -> Vector:
-        return source.total(_nll_statistic, beta, w, floor)
+    def on(rows: RowSource) -> Callable[[float, Vector], Vector]:
+        return lambda beta, w: rows.total(_nll_statistic, beta, w, floor)
 
-    fits = [_newton(statistic, beta, np.array(w)) for beta, w in dict.fromkeys((b, tuple(w)) for _, b, w in starts)]
-    corners = [(beta_ts, np.eye(3)[k], float(statistic(beta_ts, np.eye(3)[k])[0])) for k in range(3)]
-    return min([*fits, *corners], key=lambda fit: fit[2])
+    starts = [(beta, w, value) for value, beta, w in _scan_nll(look, beta_ts, floor)[:2]]
+    if look.every > 1:  # settle on the sample first: what is left to do on all rows is little
+        starts = [_newton(on(look), beta, w, tolerance=1e-5) for beta, w, _ in starts]
+    fits = [_newton(on(source), beta, w) for beta, w in _promising(starts)]
+    corners = source.total(_corner_statistic, beta_ts, floor)
+    fits += [(beta_ts, np.eye(3)[k], float(corners[k])) for k in range(3)]
+    return min(fits, key=lambda fit: fit[2])
+
+
+def _promising(starts: list[tuple[float, Vector, float]]) -> list[tuple[float, Vector]]:
+    """Starts that are neither next to a better one nor clearly worse than the best."""
+    kept: list[tuple[float, Vector]] = []
+    least = min(value for _, _, value in starts)
+    for beta, w, value in sorted(starts, key=lambda start: start[2]):
+        near = any(abs(np.log(beta / b)) < 0.1 and np.abs(w - v).max() < 0.1 for b, v in kept)
+        if not near and value <= 1.02 * least:
+            kept.append((beta, w))
+    return kept

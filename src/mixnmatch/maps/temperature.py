@@ -13,7 +13,7 @@ from mixnmatch.maps.base import CalibrationMap
 
 LOSSES = ("nll", "brier")
 # Rows that a first, cheap look at the data takes.
-LOOK = 2048
+LOOK = 1024
 # Inverse temperatures this many times smaller than the spread of the scores are as good as zero.
 FLOOR = 1e-6
 # A mean log loss below this cannot be told from zero: the data are separable and no temperature is the best.
@@ -121,7 +121,7 @@ def log_softmax(u: NDArray[np.float64]) -> NDArray[np.float64]:
 def fit_beta(source: RowSource, loss: str, floor: float) -> tuple[float, float, str | None]:
     """Inverse temperature with the least loss, the mean loss there, and the end of (0, inf) it ran to, if any."""
     n = source.total_weight()
-    look = source.sampled(LOOK) if source.n_rows > 2 * LOOK else source
+    look = source.sampled(LOOK) if source.n_rows >= 2 * LOOK else source
 
     def nll(rows: RowSource) -> Callable[[float], NDArray[np.float64]]:
         return lambda beta: rows.total(_nll_statistic, beta, floor)
@@ -179,22 +179,19 @@ def _newton(
     return beta, mean, None
 
 
-def lattice(beta: float) -> float:
-    """``beta`` rounded to 12 bits, so that nearby searches end on the same number and float32 holds it exactly."""
-    mantissa, exponent = np.frexp(beta)
-    return float(np.ldexp(np.round(np.ldexp(mantissa, 12)), exponent - 12))
-
-
 def _brier_beta(source: RowSource, look: RowSource, start: float, floor: float) -> float:
     """Zero of the slope of the squared error next to the best node of a grid in log beta."""
 
     def value(beta: float) -> float:
         return float(look.total(_brier_statistic, beta, floor)[0])
 
-    def slope(beta: float) -> float:
-        return float(source.total(_brier_statistic, beta, floor)[1])
+    def slope_on(rows: RowSource) -> Callable[[float], float]:
+        return lambda beta: float(rows.total(_brier_statistic, beta, floor)[1])
 
-    return root_of_slope(slope, best_node(value, start))
+    centre = best_node(value, start)
+    if look is not source:
+        centre = root_of_slope(slope_on(look), centre)
+    return root_of_slope(slope_on(source), centre)
 
 
 def best_node(value: Callable[[float], float], start: float) -> float:
@@ -202,7 +199,7 @@ def best_node(value: Callable[[float], float], start: float) -> float:
     known: dict[int, float] = {}
     centre = 0
     while abs(centre) < 60:
-        for k in range(centre - 5, centre + 6):
+        for k in range(centre - 2, centre + 3):
             if k not in known:
                 known[k] = value(start * 2.0**k)
         best = min(known, key=lambda k: (known[k], abs(k)))
@@ -213,7 +210,47 @@ def best_node(value: Callable[[float], float], start: float) -> float:
 
 
 def root_of_slope(slope: Callable[[float], float], centre: float) -> float:
-    """Zero of an increasing slope near ``centre``: a bracket, Brent's method, and interpolation on a fixed lattice."""
+    """Zero of a slope near ``centre`` where a minimum is: a rough search, and interpolation on a fixed lattice."""
+    rough = _secant(slope, centre)
+    if rough is None:
+        rough = _bracketed(slope, centre)
+    # Three nodes around the root, on a lattice that does not depend on the last digits of the search: the parabola
+    # through their slopes has its zero within 1e-10 of the exact one.
+    middle = lattice(rough)
+    nodes = middle * np.array([1 - 2.0**-10, 1.0, 1 + 2.0**-10])
+    slopes = np.array([slope(float(b)) for b in nodes])
+    if slopes[0] >= 0 or slopes[2] <= 0:  # flat, or at an end: nothing to interpolate
+        return rough
+    roots = np.polynomial.Polynomial.fit(nodes, slopes, 2).roots()
+    real = roots[np.abs(roots.imag) < 1e-9 * middle].real
+    return float(real[np.argmin(np.abs(real - middle))]) if real.size else middle
+
+
+def lattice(beta: float) -> float:
+    """``beta`` rounded to 12 bits, so that nearby searches end on the same number and float32 holds it exactly."""
+    mantissa, exponent = np.frexp(beta)
+    return float(np.ldexp(np.round(np.ldexp(mantissa, 12)), exponent - 12))
+
+
+def _secant(slope: Callable[[float], float], centre: float) -> float | None:
+    """Secant steps in log beta, down to 1e-4; None where the slope does not rise or the steps wander off."""
+    a, b = np.log(centre), np.log(centre) + 0.05
+    at_a, at_b = slope(centre), slope(float(np.exp(b)))
+    for _ in range(10):
+        rise = (at_b - at_a) / (b - a)
+        if rise <= 0:
+            return None
+        following = b - at_b / rise
+        if abs(following - np.log(centre)) > 1:
+            return None
+        if abs(following - b) < 1e-4:
+            return float(np.exp(following))
+        a, at_a, b, at_b = b, at_b, following, slope(float(np.exp(following)))
+    return None
+
+
+def _bracketed(slope: Callable[[float], float], centre: float) -> float:
+    """Brent's method between two betas with slopes of opposite signs; an end of the search if there are none."""
     from scipy.optimize import brentq
 
     low, high = centre / 2, centre * 2
@@ -229,12 +266,4 @@ def root_of_slope(slope: Callable[[float], float], centre: float) -> float:
         return low if at_low > 0 else high
     if at_low == at_high:  # constant scores
         return centre
-    rough = float(np.exp(brentq(lambda b: slope(float(np.exp(b))), np.log(low), np.log(high), xtol=1e-4)))
-    # Three nodes around the root, on a lattice that does not depend on the last digits of the search: the parabola
-    # through their slopes has its zero within 1e-10 of the exact one.
-    middle = lattice(rough)
-    nodes = middle * np.array([1 - 2.0**-10, 1.0, 1 + 2.0**-10])
-    slopes = np.array([slope(float(b)) for b in nodes])
-    roots = np.polynomial.Polynomial.fit(nodes, slopes, 2).roots()
-    real = roots[np.abs(roots.imag) < 1e-9 * middle].real
-    return float(real[np.argmin(np.abs(real - middle))]) if real.size else middle
+    return float(np.exp(brentq(lambda b: slope(float(np.exp(b))), np.log(low), np.log(high), xtol=1e-4)))

@@ -1,4 +1,4 @@
-"""What ``auto`` chooses from: sequences of maps, in the order of what a fit of them costs."""
+"""What ``auto`` chooses from: sequences of maps, and what a fit of them costs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from mixnmatch.selection.crossfit import Stages
 
 # Above so many classes maps with a matrix are not tried: a fit would take minutes, a cross-fitted one an hour.
 MATRIX_TO = 200
-# From so many classes on the published ridge of structured matrix scaling holds back too much; a tenth is tried too.
-WEAK_RIDGE_FROM = 50
+# The published ridge of structured matrix scaling can hold back too much, with 100 classes for one; a tenth is tried.
 WEAK_RIDGE = 0.1
 
 
@@ -92,7 +91,6 @@ class Candidate:
         return once * (n_folds + 1)
 
 
-# In the order of their cost.
 CANDIDATES = (
     Candidate(("identity",), preserving=True),
     Candidate(("ts",), preserving=True),
@@ -104,28 +102,30 @@ CANDIDATES = (
     Candidate(("svs",)),
     Candidate(("iop", "svs")),
     Candidate(("sms",)),
+    Candidate(("sms",), ("iop",)),
     Candidate(("iop", "sms")),
-    Candidate(("sms",), ("ets", "irm")),
     Candidate(("iop", "sms"), ("irm",)),
     Candidate(("iop", "sms"), ("iop",)),
     Candidate(("iop", "sms-weak")),
 )
+# With two classes a matrix says no more than a vector; a function of the positive class is worth a try instead.
+CANDIDATES_FOR_TWO = (Candidate(("beta",)), Candidate(("irova",)))
 
 
 def menu(n_classes: int, *, accuracy_preserving: bool) -> list[Candidate]:
-    """Candidates for a problem with so many classes, cheap ones first."""
-    chosen = [candidate for candidate in CANDIDATES if candidate.preserving or not accuracy_preserving]
-    if n_classes > MATRIX_TO:
+    """Candidates for a problem with so many classes."""
+    chosen = list(CANDIDATES)
+    if n_classes == 2:
+        chosen += CANDIDATES_FOR_TWO
+    if n_classes == 2 or n_classes > MATRIX_TO:
         chosen = [candidate for candidate in chosen if not candidate.matrix]
-    if n_classes < WEAK_RIDGE_FROM:
-        chosen = [candidate for candidate in chosen if "sms-weak" not in candidate.stages]
-    return chosen
+    return [candidate for candidate in chosen if candidate.preserving or not accuracy_preserving]
 
 
 def within(
     candidates: list[Candidate], budget: float | None, n_rows: float, n_classes: int, n_folds: int
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Candidates that should fit into so many seconds together, cheap ones first, and those dropped, costly ones first."""
+    """Candidates that should fit into so many seconds together, from cheap to costly, and those dropped."""
 
     def seconds(candidate: Candidate) -> float:
         return candidate.seconds(n_rows, n_classes, n_folds)

@@ -26,7 +26,7 @@ def held(source: RowSource) -> RowSource:
     blocks = list(source.map_blocks(lambda block: block))
     values = np.concatenate([block.values for block in blocks])
     labels = np.concatenate([block.y for block in blocks])
-    weight = None if source.weight is None else np.concatenate([block.weight for block in blocks])  # type: ignore[misc]
+    weight = None if source.weight is None else np.concatenate([block.weight for block in blocks])
     form = blocks[0].form
     if form == "log-probabilities":
         values = np.maximum(values, np.log(SMALLEST_PROBABILITY))

@@ -46,7 +46,7 @@ class CurvePoint:
     nll, brier, accuracy, error : float
         Means of log loss, Brier score, accuracy and top-label calibration error on other rows.
     nll_error, brier_error, accuracy_error, error_error : float
-        Standard errors of these over repetitions. Where repetitions share rows they are too small rather than too large.
+        Standard errors of these over repetitions. Repetitions share rows, so they are rather too small.
     repetitions : int
         Repetitions that succeeded.
     """
@@ -158,9 +158,9 @@ class LearningCurve:
     def __str__(self) -> str:
         header = ("method", "rows", "nll", "std. error", "brier", "accuracy", "error")
         rows = [
-            (p.method, str(p.size), f"{p.nll:.4f}", f"{p.nll_error:.4f}", f"{p.brier:.4f}", f"{p.accuracy:.4f}", f"{p.error:.4f}")
+            (p.method, str(p.size), *(f"{value:.4f}" for value in (p.nll, p.nll_error, p.brier, p.accuracy, p.error)))
             for p in self.points
-        ]  # fmt: skip
+        ]
         lines = [self.how, table(header, rows), "Would more calibration data help?"]
         lines += [f"  {outlook.method}: {outlook}" for outlook in self.outlooks]
         lines += [f"{where} failed: {why}" for where, why in self.failures.items()]

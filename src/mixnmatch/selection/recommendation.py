@@ -27,6 +27,8 @@ RICH_ROWS_A_CLASS = 25
 # A class with fewer rows than this says next to nothing about a map of its own.
 FEW_ROWS_A_CLASS = 10
 LEAST_ROWS_FOR_CURVE = 64
+# Seconds for each of the fits of auto that the evidence takes.
+AUTO_SECONDS = 20.0
 
 Progress = Callable[[int, int, str], None]
 
@@ -106,11 +108,11 @@ class Recommendation:
         return made
 
     def __str__(self) -> str:
-        found = f"top-label error {self.error}"
+        size = f"{self.n_classes} classes, {self.n_rows:g} rows ({self.rows_per_class:.3g} a class)"
         lines = [
             f"Use {self.method}: {self.why}",
             "",
-            f"The task      {self.n_classes} classes, {self.n_rows:g} rows ({self.rows_per_class:.3g} a class), {found}",
+            f"The task      {size}, top-label error {self.error}",
             f"              complexity {self.complexity}, data {'rich' if self.data_rich else 'limited'}",
             f"The paper     {self.guideline}: {self.guideline_reason}",
             f"The data      {self.data_best} has the largest calibration gain; "
@@ -244,7 +246,12 @@ def _build(preserve_accuracy: bool, source: RowSource, logits: bool, cv: int, se
             continue
         made[name] = name
     made["auto"] = Auto(
-        accuracy_preserving=preserve_accuracy, cv=cv, random_state=seed, logits=logits, classes=source.classes
+        accuracy_preserving=preserve_accuracy,
+        time_budget=AUTO_SECONDS,
+        cv=cv,
+        random_state=seed,
+        logits=logits,
+        classes=source.classes,
     )
     return made
 

@@ -23,6 +23,11 @@ class Objective(Protocol):
         """Number of members."""
         ...
 
+    @property
+    def weight(self) -> Array:
+        """Weights of the rows."""
+        ...
+
     def rows(self, weights: Array) -> Array:
         """Loss of each row."""
         ...
@@ -46,7 +51,7 @@ class LogLoss:
     @property
     def n_members(self) -> int:
         """Number of members."""
-        return self.at_label.shape[1]
+        return int(self.at_label.shape[1])
 
     def rows(self, weights: Array) -> Array:
         """Loss of each row."""
@@ -74,7 +79,7 @@ class SquaredError:
     @property
     def n_members(self) -> int:
         """Number of members."""
-        return self.at_label.shape[1]
+        return int(self.at_label.shape[1])
 
     def rows(self, weights: Array) -> Array:
         """Loss of each row."""

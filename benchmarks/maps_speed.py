@@ -1,0 +1,248 @@
+"""Speed and memory of the maps beside scikit-learn and beside a fit like that of the paper's authors.
+
+Ratios are taken in one run, one after the other, best of several; run it on an idle machine:
+
+    python benchmarks/maps_speed.py            # everything, about five minutes
+    python benchmarks/maps_speed.py ts ets     # some of it
+    python benchmarks/maps_speed.py --backend numpy
+
+Scores are simulated, float32: over-confident logits of 25000 rows and 1000 classes unless said otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+import mixnmatch as mm
+
+
+def simulated(n: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    logits = rng.standard_normal((n, n_classes), dtype=np.float32)
+    labels = rng.integers(0, n_classes, n)
+    logits[np.arange(n), labels] += rng.normal(4.0, 2.0, n).astype(np.float32)
+    return logits * np.float32(2.0), labels
+
+
+def probabilities(logits: np.ndarray) -> np.ndarray:
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    return p
+
+
+def best(work: Callable[[], object], repeats: int = 5) -> float:
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def line(name: str, ours: float, theirs: float | None = None, asked: str = "") -> None:
+    ratio = "" if theirs is None else f"{theirs * 1e3:12.1f} {theirs / ours:9.1f}x"
+    print(f"{name:<52}{ours * 1e3:10.1f}{ratio:<25} {asked}", flush=True)
+
+
+def scikit_learn_temperature(logits: np.ndarray, labels: np.ndarray) -> None:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.frozen import FrozenEstimator
+
+    class PassThrough(ClassifierMixin, BaseEstimator):
+        def fit(self, X, y):
+            self.classes_ = np.arange(X.shape[1])
+            return self
+
+        def decision_function(self, X):
+            return X
+
+    frozen = FrozenEstimator(PassThrough().fit(logits, labels))
+    CalibratedClassifierCV(frozen, method="temperature").fit(logits, labels)
+
+
+def two_stage_ets(logits: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray, float]:
+    """Squared loss, t first and then w, SLSQP on float64 arrays: the way of the authors' script, written anew."""
+    from scipy.optimize import minimize
+
+    x = logits.astype(np.float64)
+    one_hot = np.zeros_like(x)
+    one_hot[np.arange(len(x)), labels] = 1
+
+    def softmax(t: float) -> np.ndarray:
+        e = np.exp(x / t - (x / t).max(axis=1, keepdims=True))
+        return e / e.sum(axis=1, keepdims=True)
+
+    found = minimize(lambda t: np.mean((softmax(t[0]) - one_hot) ** 2), [1.5], method="SLSQP", bounds=[(0.05, 5.0)])
+    t = float(found.x[0])
+    members = [softmax(t), softmax(1.0), np.full_like(x, 1 / x.shape[1])]
+    simplex = {"type": "eq", "fun": lambda w: w.sum() - 1}
+
+    def loss(w: np.ndarray) -> float:
+        return float(np.mean((w[0] * members[0] + w[1] * members[1] + w[2] * members[2] - one_hot) ** 2))
+
+    found = minimize(loss, [1.0, 0.0, 0.0], method="SLSQP", bounds=[(0, 1)] * 3, constraints=[simplex], tol=1e-12)
+    return t, found.x, loss(found.x) * x.shape[1]
+
+
+def bench_ts() -> None:
+    logits, labels = simulated(25_000, 1000)
+    for loss in ("nll", "brier"):
+        made = mm.TemperatureScaling(loss=loss, logits=True)
+        made.fit(logits, labels)
+        ours = best(lambda made=made: made.fit(logits, labels))
+        theirs = best(lambda: scikit_learn_temperature(logits, labels), 2) if loss == "nll" else None
+        line(f"fit TS {loss} 25000 x 1000 | scikit-learn", ours, theirs, "asked: 40x compiled, 7x NumPy" if theirs else "")
+    out = np.empty_like(logits)
+    exp = best(lambda: np.exp(logits, out=out))
+    line("apply TS 25000 x 1000 | two plain np.exp passes", best(lambda: made.predict_proba(logits)), 2 * exp, "asked: 1x")
+
+
+def bench_ets() -> None:
+    logits, labels = simulated(25_000, 1000)
+    made = mm.EnsembleTemperatureScaling(loss="brier", logits=True).fit(logits, labels)
+    ours = best(lambda: made.fit(logits, labels), 3)
+    start = time.perf_counter()
+    _, _, their_loss = two_stage_ets(logits, labels)
+    line("fit ETS brier 25000 x 1000 | two-stage SLSQP", ours, time.perf_counter() - start, "asked: 40x compiled, 10x NumPy")
+    print(f"    squared loss: ours {made.loss_:.9f}, two-stage {their_loss:.9f}")
+    likelihood = mm.EnsembleTemperatureScaling(logits=True)
+    line("fit ETS nll 25000 x 1000", best(lambda: likelihood.fit(logits, labels), 3))
+    out = np.empty_like(logits)
+    exp = best(lambda: np.exp(logits, out=out))
+    line("apply ETS 25000 x 1000 | two plain np.exp passes", best(lambda: made.predict_proba(logits)), 2 * exp, "asked: 1x")
+
+
+def bench_small() -> None:
+    for n_classes, asked in ((10, 5), (100, 20)):
+        logits, labels = simulated(5000, n_classes)
+        for name in ("ts", "ets"):
+            for loss in ("nll", "brier"):
+                made = mm.calibrator(name, logits=True, loss=loss)
+                line(f"fit {name} {loss} 5000 x {n_classes}", best(lambda made=made: made.fit(logits, labels), 15), None,
+                     f"asked: {asked} ms")  # fmt: skip
+    rng = np.random.default_rng(0)
+    z = rng.random(1_000_000)
+    y = (rng.random(1_000_000) < z**2).astype(int)
+    two = np.stack([1 - z, z], axis=1)
+    for label, scores in (("vector", z), ("two columns", two)):
+        made = mm.TemperatureScaling()
+        line(f"fit TS binary n=1e6, {label}", best(lambda s=scores: made.fit(s, y)), None, "asked: 128 ms")
+
+
+def bench_irm() -> None:
+    from sklearn.isotonic import IsotonicRegression
+
+    logits, labels = simulated(25_000, 1000)
+    p = probabilities(logits)
+    irm = mm.calibrator("irm").fit(p, labels)
+    ours = best(lambda: irm.fit(p, labels))
+    one_hot = np.zeros(p.shape, dtype=np.float32)
+    one_hot[np.arange(len(p)), labels] = 1
+    theirs = best(lambda: IsotonicRegression().fit(p.ravel(), one_hot.ravel()), 1)
+    line("fit IRM 25000 x 1000 | IsotonicRegression on pairs", ours, theirs, "asked: 30x")
+    function = irm.map_.functions()[0]
+    flat = p.ravel()
+    interp = best(lambda: np.interp(flat, function.knots, function.values), 2)
+    line("apply IRM 25000 x 1000 | np.interp", best(lambda: irm.predict_proba(p)), interp, "asked: 5x")
+    irova = mm.calibrator("irova").fit(p, labels)
+    ours = best(lambda: irova.fit(p, labels), 3)
+
+    def one_vs_all() -> None:
+        for k in range(p.shape[1]):
+            IsotonicRegression(out_of_bounds="clip").fit(p[:, k], one_hot[:, k])
+
+    line("fit IROvA 25000 x 1000 | scikit-learn one-vs-all", ours, best(one_vs_all, 1), "asked: 8x")
+    line("apply IROvA 25000 x 1000", best(lambda: irova.predict_proba(p), 2))
+
+
+def bench_big() -> None:
+    logits, labels = simulated(200_000, 1000)
+    for name in ("ts", "ets"):
+        made = mm.calibrator(name, logits=True).fit(logits[:2000], labels[:2000])
+        line(f"fit {name} 200000 x 1000", best(lambda made=made: made.fit(logits, labels), 2))
+
+
+MEMORY = """
+import resource, sys
+import numpy as np, mixnmatch as mm
+sys.path.insert(0, {folder!r})
+from maps_speed import simulated, probabilities
+logits, labels = simulated({n}, 1000)
+scores = logits if {logits} else probabilities(logits)
+del logits
+made = mm.calibrator({name!r}, **({{"logits": True}} if {logits} else {{}}))
+made.fit(scores[:3000], labels[:3000])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with open("/proc/self/clear_refs", "w") as f: f.write("5")
+def high():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+before = high()
+made.fit(scores, labels)
+print((high() - before) * 1024 / scores.nbytes)
+"""
+
+
+def bench_memory() -> None:
+    from pathlib import Path
+
+    for name, logits, n, asked in (("ts", True, 25_000, 0.25), ("ets", True, 25_000, 0.25), ("irm", False, 25_000, 1.5),
+                                   ("ts", True, 200_000, 0.25)):  # fmt: skip
+        code = MEMORY.format(folder=str(Path(__file__).parent), n=n, logits=logits, name=name)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        print(f"peak memory of fitting {name} to {n} x 1000, in inputs: {float(done.stdout):.3f}    asked: {asked}")
+
+
+def bench_start() -> None:
+    def took(code: str) -> float:
+        return best(lambda: subprocess.run([sys.executable, "-c", code], check=True), 5)
+
+    line("import mixnmatch | import sklearn.isotonic", took("import mixnmatch"), took("import sklearn.isotonic"))
+    everything = "import mixnmatch; [getattr(mixnmatch, name) for name in mixnmatch.__all__]"
+    line("all public names | import sklearn.isotonic", took(everything), took("import sklearn.isotonic"), "asked: 0.77x")
+    first = (
+        "import numpy as np, time, mixnmatch as mm\n"
+        "x = np.random.default_rng(0).normal(size=(20000, 100)).astype('f')\n"
+        "s = time.perf_counter(); mm.calibrator('ets', logits=True).fit(x, np.arange(20000) % 100).predict_proba(x)\n"
+        "import mixnmatch.kernels._numba as k\n"
+        "stats = [f.stats for f in (k._nll_rows, k._mixture_into)]\n"
+        "print(time.perf_counter() - s, sum(sum(t.cache_misses.values()) for t in stats))"
+    )
+    done = subprocess.run([sys.executable, "-c", first], capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        seconds, compiled = done.stdout.split()
+        print(f"first compiled call in a new process: {float(seconds):.2f} s, {compiled} kernels compiled (asked: 0)")
+
+
+BENCHES = {
+    "start": bench_start,
+    "ts": bench_ts,
+    "ets": bench_ets,
+    "small": bench_small,
+    "irm": bench_irm,
+    "big": bench_big,
+    "memory": bench_memory,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("which", nargs="*", choices=[*BENCHES, []], help="what to measure; all if nothing is named")
+    parser.add_argument("--backend", choices=["auto", "numpy", "numba"], default="auto")
+    options = parser.parse_args()
+    print(f"{'':<52}{'ours ms':>10}{'theirs ms':>12}{'ratio':>10}")
+    with mm.engine(backend=options.backend):
+        for name in options.which or BENCHES:
+            BENCHES[name]()
+    print(f"peak of the whole process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The paper's experiments: the synthetic study, networks and their training."""

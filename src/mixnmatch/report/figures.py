@@ -1,0 +1,256 @@
+"""The figures of a report: reliability diagrams, gains, learning curves and single classes, as SVG."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from mixnmatch.evaluation.reliability import ReliabilityCurve
+from mixnmatch.report import svg
+from mixnmatch.report.data import ClassRow, Side
+from mixnmatch.report.svg import Panel
+from mixnmatch.report.words import count, number, percent
+from mixnmatch.selection.comparison import Comparison, MethodResult
+from mixnmatch.selection.learning import CurvePoint, LearningCurve
+
+TENTHS = tuple((k / 5, f"{k / 5:g}") for k in range(6))
+HALVES = ((0.0, "0"), (0.5, "0.5"), (1.0, "1"))
+# How much of the picture a curve may take that is worse than uncalibrated scores.
+HEADROOM = 0.35
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing and what shows when one points at it: rows of x, y, series and text."""
+
+    markup: str
+    hover: tuple[tuple[float, float, str, str], ...] = ()
+    nearest_in_x: bool = False
+
+    def hover_data(self) -> dict[str, Any]:
+        """For the script of the page."""
+        points = [[round(x, 1), round(y, 1), series, text] for x, y, series, text in self.hover]
+        return {"byX": self.nearest_in_x, "points": points}
+
+
+def reliability(side: Side, other: Side, *, which: str, title: str, subject: str) -> Figure:
+    """A reliability diagram, with the density of the confidences underneath; ``other`` may be laid over it."""
+    width, height = 420.0, 500.0
+    main = Panel(46, 34, 360, 340)
+    density = Panel(46, 384, 360, 66, y_range=(0.0, 1.0))
+    curve = side.curve
+    keep = svg.thinned(len(curve.confidence))
+    x, y = curve.confidence[keep], curve.value[keep]
+    parts = [
+        svg.x_axis(density, TENTHS, _capital(_short(subject)), grid_from=main.top),
+        svg.y_axis(main, TENTHS, "How often it was right" if "confidence" in subject else "How often it happened"),
+        svg.line(main.points((0, 1), (0, 1)), "diagonal"),
+        svg.area(main.points(x, curve.high[keep]), main.points(x, curve.low[keep]), f"band fill-{which}"),
+        svg.element("g", _line_of(main, other.curve, "curve ghost"), class_="overlay"),
+        svg.line(main.points(x, y), f"curve line-{which}"),
+        svg.element("g", _bins(main, side.bins, which), class_="bins"),
+        _density(density, curve, which),
+        svg.label("density", density.left + 6, density.top + 13, class_="tick"),
+    ]
+    noun = "right" if "confidence" in subject else "observed"
+    hover = tuple(
+        (
+            main.x(float(curve.confidence[i])),
+            main.y(float(curve.value[i])),
+            which,
+            f"said {percent(float(curve.confidence[i]))}|{noun} {percent(float(curve.value[i]))}"
+            f"|95% band {percent(float(curve.low[i]))} to {percent(float(curve.high[i]))}",
+        )
+        for i in keep
+    )
+    return Figure(
+        svg.drawing(
+            "".join(parts), width, height, name=f"reliability-{which}", title=title,
+            description=describe_curve(curve), kind="square",
+        ),
+        hover,
+        nearest_in_x=True,
+    )  # fmt: skip
+
+
+def describe_curve(curve: ReliabilityCurve) -> str:
+    """A reliability curve in words."""
+    at = svg.thinned(len(curve.confidence), 6)
+    pairs = ", ".join(
+        f"{percent(float(curve.value[i]))} where {percent(float(curve.confidence[i]))} was said" for i in at
+    )
+    return (
+        f"Observed frequency against confidence: {pairs}. "
+        f"On average {percent(curve.mean_confidence)} was said and {percent(curve.mean_outcome)} observed."
+    )
+
+
+def _line_of(panel: Panel, curve: ReliabilityCurve, class_: str) -> str:
+    keep = svg.thinned(len(curve.confidence))
+    return svg.line(panel.points(curve.confidence[keep], curve.value[keep]), class_)
+
+
+def _bins(panel: Panel, bins: ReliabilityCurve, which: str) -> str:
+    made = []
+    for at, value, low, high in zip(bins.confidence, bins.value, bins.low, bins.high, strict=True):
+        if not math.isfinite(at + value + low + high):
+            continue
+        x = panel.x(float(at))
+        made.append(svg.element("line", x1=x, x2=x, y1=panel.y(low), y2=panel.y(high), class_=f"whisker line-{which}"))
+        made.append(svg.element("circle", cx=x, cy=panel.y(value), r=3.6, class_=f"bin line-{which}"))
+    return "".join(made)
+
+
+def _density(panel: Panel, curve: ReliabilityCurve, which: str) -> str:
+    keep = svg.thinned(len(curve.density_at))
+    # Peaks at the ends are many times higher than the rest: the square root lets both be seen.
+    top = max(float(curve.density.max()), 1e-12)
+    heights = [math.sqrt(max(float(curve.density[i]), 0.0) / top) for i in keep]
+    at = [float(curve.density_at[i]) for i in keep]
+    upper, lower = panel.points(at, heights), panel.points(at, [0.0] * len(at))
+    base = svg.line([(panel.left, panel.bottom), (panel.right, panel.bottom)], "baseline")
+    return svg.area(upper, lower, f"density fill-{which}") + svg.line(upper, f"thin line-{which}") + base
+
+
+def gain_scale(comparison: Comparison) -> Panel:
+    """The common scale of all gains: zero, and all the intervals but those of methods that fail badly."""
+    ends = [result.gain.interval for result in comparison.results if result.gain is not None]
+    finite = [end for pair in ends for end in pair if math.isfinite(end)] or [0.0]
+    high = max(*finite, 0.0, 1e-9)
+    low = max(min(*finite, 0.0), -1.5 * high)
+    return Panel(4, 0, 152, 22, x_range=(low, high))
+
+
+def gain_bar(result: MethodResult, scale: Panel, class_: str) -> str:
+    """One gain with its interval, for a cell of the table; numbers stand beside it."""
+    if result.gain is None:
+        return ""
+    low, high = result.gain.interval
+    zero = svg.element("line", x1=scale.x(0), x2=scale.x(0), y1=1, y2=21, class_="grid")
+    made = [zero]
+    ends = [min(max(v, scale.x_range[0]), scale.x_range[1]) for v in (low, high) if math.isfinite(v)]
+    if len(ends) == 2:
+        made.append(
+            svg.element("line", x1=scale.x(ends[0]), x2=scale.x(ends[1]), y1=11, y2=11, class_=f"whisker {class_}")
+        )
+    if scale.x_range[0] <= float(result.gain) <= scale.x_range[1]:
+        made.append(svg.element("circle", cx=scale.x(float(result.gain)), cy=11, r=4, class_=f"dot {class_}"))
+    return svg.element("svg", "".join(made), viewBox="0 0 160 22", class_="gainbar", aria_hidden="true")
+
+
+MEASURES = (("nll", "Log loss"), ("brier", "Brier score"), ("error", "Top-label calibration error"))
+
+
+def learning(curve: LearningCurve, order: list[str], measure: str, title: str) -> Figure:
+    """A measure of all methods over the number of calibration rows; ``order`` says which colour each has."""
+    width, height = 560.0, 360.0
+    finite = [(p, float(getattr(p, measure))) for p in curve.points if math.isfinite(getattr(p, measure))]
+    sizes = [math.log2(size) for size in curve.sizes]
+    limits = _limits(finite, order, measure)
+    pad = 0.06 if len(sizes) > 1 else 0.5
+    span = (sizes[0] - pad, sizes[-1] + pad)
+    panel = Panel(62, 34, 482, 268, span, limits)
+    ticks = svg.nice_ticks(*limits)
+    digits = max(0, min(4, -math.floor(math.log10(ticks[1] - ticks[0] + 1e-12)))) if len(ticks) > 1 else 3
+    as_share = measure == "error"
+    texts = [(t, percent(t) if as_share else f"{t:.{digits + 1 if _has_half(ticks, digits) else digits}f}") for t in ticks]
+    clip = f'<clipPath id="clip-{measure}"><rect x="{panel.left - 6}" y="{panel.top}" width="{panel.width + 12}" height="{panel.height}"/></clipPath>'
+    parts = [
+        clip,
+        svg.x_axis(panel, [(math.log2(s), count(s)) for s in curve.sizes], "Calibration rows (each step doubles them)"),
+        svg.y_axis(panel, texts, f"{dict(MEASURES)[measure]}, lower is better"),
+    ]
+    hover: list[tuple[float, float, str, str]] = []
+    for place, name in reversed(list(enumerate(order))):
+        points = [(point, value) for point, value in finite if point.method == name]
+        drawn, shown = _series(panel, points, place, measure)
+        parts.append(svg.element("g", drawn, class_="series", data_series=f"s{place}", clip_path=f"url(#clip-{measure})"))
+        hover += [(x, y, f"s{place}", text) for x, y, text in shown if panel.top - 1 <= y <= panel.bottom + 1]
+    markup = svg.drawing(
+        "".join(part for part in parts if part), width, height, name=f"learning-{measure}", title=title,
+        description=_describe_learning(finite, order, measure), kind="wide",
+    )  # fmt: skip
+    return Figure(markup, tuple(hover))
+
+
+def _has_half(ticks: list[float], digits: int) -> bool:
+    return any(abs(round(tick, digits) - tick) > 1e-9 for tick in ticks)
+
+
+def _series(
+    panel: Panel, points: list[tuple[CurvePoint, float]], place: int, measure: str
+) -> tuple[str, list[tuple[float, float, str]]]:
+    class_ = f"s{place}"
+    where = panel.points([math.log2(p.size) for p, _ in points], [value for _, value in points])
+    made = [svg.line(where, f"curve line {class_} dash{place % 4}")]
+    shown = []
+    for (x, y), (point, value) in zip(where, points, strict=True):
+        spread = float(getattr(point, f"{measure}_error"))
+        text = percent(value) if measure == "error" else number(value)
+        if math.isfinite(spread) and spread > 0:
+            low, high = panel.y(value - spread), panel.y(value + spread)
+            made.append(svg.element("line", x1=x, x2=x, y1=low, y2=high, class_=f"whisker line {class_}"))
+        made.append(svg.marker(place, x, y, f"dot {class_}"))
+        shown.append((x, y, f"{point.method}|{count(point.size)} rows|{dict(MEASURES)[measure].lower()} {text}"))
+    return "".join(made), shown
+
+
+def _limits(finite: list[tuple[CurvePoint, float]], order: list[str], measure: str) -> tuple[float, float]:
+    """From the lowest value to a little above what the chosen method and the uncalibrated scores need."""
+    values = [value for _, value in finite] or [0.0, 1.0]
+    low = min(values)
+    main = [value for point, value in finite if point.method in (order[0], "identity")] or values
+    need = max(*main, low)
+    high = min(max(values), need + HEADROOM * max(need - low, 1e-6))
+    gap = 0.06 * max(high - low, 1e-3)
+    return (max(low - gap, 0.0) if measure == "error" else low - gap), high + gap
+
+
+def _describe_learning(finite: list[tuple[CurvePoint, float]], order: list[str], measure: str) -> str:
+    texts = []
+    for name in order:
+        own = [(point.size, value) for point, value in finite if point.method == name]
+        if own:
+            texts.append(f"{name}: {number(own[0][1])} with {own[0][0]} rows, {number(own[-1][1])} with {own[-1][0]}")
+    return f"{dict(MEASURES)[measure]}. " + "; ".join(texts) + "."
+
+
+def one_class(row: ClassRow, place: int) -> Figure:
+    """A small reliability diagram of one class, before and after."""
+    panel = Panel(30, 10, 162, 162)
+    parts = [
+        svg.x_axis(panel, HALVES, ""),
+        svg.y_axis(panel, HALVES, ""),
+        svg.line(panel.points((0, 1), (0, 1)), "diagonal"),
+        _band_of(panel, row.curve_before, "before"),
+        _band_of(panel, row.curve_after, "after"),
+        _line_of(panel, row.curve_before, "curve line-before dash1"),
+        _line_of(panel, row.curve_after, "curve line-after"),
+    ]
+    description = f"Before: {describe_curve(row.curve_before)} After: {describe_curve(row.curve_after)}"
+    hover = []
+    for which, curve in (("before", row.curve_before), ("after", row.curve_after)):
+        for i in svg.thinned(len(curve.confidence), 40):
+            at, value = float(curve.confidence[i]), float(curve.value[i])
+            text = f"{which}|said {percent(at)}|observed {percent(value)}"
+            hover.append((panel.x(at), panel.y(value), which, text))
+    markup = svg.drawing(
+        "".join(parts), 200, 196, name=f"class-{place}", title=f"Reliability of class {row.name}",
+        description=description, kind="small",
+    )  # fmt: skip
+    return Figure(markup, tuple(hover))
+
+
+def _band_of(panel: Panel, curve: ReliabilityCurve, which: str) -> str:
+    keep = svg.thinned(len(curve.confidence), 60)
+    x = curve.confidence[keep]
+    return svg.area(panel.points(x, curve.high[keep]), panel.points(x, curve.low[keep]), f"band fill-{which}")
+
+
+def _short(subject: str) -> str:
+    return "confidence" if "confidence" in subject else "predicted probability"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,201 @@
+"""The rows that a report rests on: probabilities before and after a method, on rows that it was not fitted on."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from mixnmatch._passes import row_ranges
+from mixnmatch._rows import RowSource, fold_of
+from mixnmatch.evaluation.error import calibration_error
+from mixnmatch.evaluation.estimators import ResidualKernel
+from mixnmatch.evaluation.gain import CalibrationGain, calibration_gain
+from mixnmatch.evaluation.inference import calibration_test
+from mixnmatch.evaluation.notion import Outcomes
+from mixnmatch.evaluation.reliability import reliability_curve, worst_classes
+from mixnmatch.evaluation.scores import accuracy, brier_score, log_loss
+from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.external import calibration_map
+from mixnmatch.report.data import ClassRow, Side
+from mixnmatch.selection.comparison import MethodResult
+from mixnmatch.selection.evaluated import Rows
+
+FOLDS = 5
+BINS = 15
+# Resamples of the test of a single class.
+CLASS_RESAMPLES = 99
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The chosen method: its name, what it is, the map, and whether it came fitted."""
+
+    name: str
+    summary: str
+    map: CalibrationMap
+    fitted: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Rows evaluated on, as given and after the method: ``before`` may be logits, ``after`` never is.
+
+    A vector of scores stays one, so that it is the positive class that is judged.
+    """
+
+    rows: Rows
+    before: NDArray[Any]
+    after: NDArray[Any]
+    logits: bool
+    injective: bool
+
+    @property
+    def vector(self) -> bool:
+        """Whether scores are of the positive class."""
+        return bool(self.before.ndim == 1)
+
+    def side(self, which: str, seed: int) -> Side:
+        """Everything about the scores before or after."""
+        scores, logits = (self.before, self.logits) if which == "before" else (self.after, False)
+        common: dict[str, Any] = {"logits": logits, "sample_weight": self.rows.weight}
+        y = self.rows.labels
+        return Side(
+            error=calibration_error(scores, y, interval=True, random_state=seed, **common),
+            nll=log_loss(scores, y, **common),
+            brier=brier_score(scores, y, **common),
+            accuracy=accuracy(scores, y, **common),
+            curve=reliability_curve(scores, y, seed=seed, **common),
+            bins=reliability_curve(scores, y, kind="histogram", bins=BINS, **common),
+        )
+
+    def gain(self) -> CalibrationGain:
+        """Calibration gain of the method."""
+        return calibration_gain(
+            self.before,
+            self.after,
+            self.rows.labels,
+            logits=self.logits,
+            sample_weight=self.rows.weight,
+            injective=self.injective,
+        )
+
+    def classes(self, n: int, seed: int) -> tuple[ClassRow, ...]:
+        """The worst classes before calibration; of two classes, which mirror each other, the second."""
+        labels, weight = self.rows.labels, self.rows.weight
+        common: dict[str, Any] = {"sample_weight": weight}
+        before = worst_classes(self.before, labels, logits=self.logits, **common)
+        after = dict(worst_classes(self.after, labels, **common))
+        chosen = [pair for pair in before if pair[0] == 1] if len(before) == 2 else before[:n]
+        names = self.rows.source.classes
+        tables = (self.rows.identity(), self._table(self.after))
+        counts = np.bincount(labels, weights=weight, minlength=len(before))
+        found = []
+        for k, error in chosen:
+            problems = [_one_class(p, labels, k, weight) for p in tables]
+            tests = [
+                calibration_test(p, ResidualKernel(), 1, np.random.default_rng([seed, k]), resamples=CLASS_RESAMPLES)
+                for p in problems
+            ]
+            curves = [reliability_curve(p.z, p.y, **common) for p in problems]
+            name = str(k if names is None else names[k])
+            found.append(ClassRow(name, float(counts[k]), error, after[k], *tests, *curves))
+        return tuple(found)
+
+    def result(self, chosen: Chosen, side: Side) -> MethodResult:
+        """The method as a line of a comparison, for a map that came fitted."""
+        losses, was = self.rows.losses(self._table(self.after)), self.rows.losses(self.rows.identity())
+        changed = (losses.winner != was.winner).astype(np.float64)
+        return MethodResult(
+            chosen.name,
+            gain=self.gain(),
+            nll=side.nll,
+            brier=side.brier,
+            accuracy=side.accuracy,
+            accuracy_change=self.rows.mean(losses.right - was.right, 0.95),
+            winners_changed=float(self.rows.mean(changed, 0.95)),
+            accuracy_preserving=bool(chosen.map.accuracy_preserving),
+            error=calibration_error(self._table(self.after), self.rows.labels, sample_weight=self.rows.weight),
+        )
+
+    @staticmethod
+    def _table(p: NDArray[Any]) -> NDArray[Any]:
+        return np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
+
+
+def choose(method: Any, source: RowSource, *, logits: bool) -> Chosen:
+    """What ``method`` means: a short name, a map, or a map that is already fitted."""
+    from mixnmatch.registry import REGISTRY, calibrator
+
+    if isinstance(method, str):
+        built = calibrator(method, logits=logits, classes=source.classes)
+        entry = REGISTRY.get(method)
+        return Chosen(method, "" if entry is None else entry.summary, built, False)
+    given = calibration_map(method)
+    name = " ".join(repr(method).split())
+    fitted = given is method and hasattr(given, "n_classes_")
+    if given is method and bool(getattr(given, "logits", False)) != logits:
+        msg = "the map and the scores disagree: one of them was given with logits=True, the other without"
+        raise ValueError(msg)
+    return Chosen(name, "the fitted map that was given" if fitted else "", given, fitted)
+
+
+def judge(chosen: Chosen, source: RowSource, held_out: RowSource | None, seed: int) -> Judged:
+    """Apply the method to rows that it was not fitted on: the evaluation rows, or the folds of a cross-validation.
+
+    A map that came fitted is applied as it is.
+    """
+    rows = Rows.of(source if held_out is None else held_out)
+    scores = rows.scores()
+    fitted = chosen.map
+    if chosen.fitted:
+        after = fitted.predict_proba(scores)
+    elif held_out is not None:
+        fitted = _fit(chosen.map, source)
+        after = fitted.predict_proba(scores)
+    else:
+        after, fitted = _cross_fitted(chosen.map, source, rows, seed)
+    if scores.ndim == 1:
+        after = after[:, 1]
+    return Judged(rows, scores, after, source.scores.logits, bool(fitted.injective))
+
+
+def _one_class(p: NDArray[Any], labels: NDArray[np.intp], column: int, weight: Any) -> Outcomes:
+    z = np.clip(p[:, column].astype(np.float64), 0.0, 1.0)
+    return Outcomes(z, (labels == column).astype(np.int8), weight)
+
+
+def _fit(unfitted: CalibrationMap, source: RowSource) -> CalibrationMap:
+    return calibration_map(clone(unfitted, safe=False))._fit_source(source)
+
+
+def _cross_fitted(
+    unfitted: CalibrationMap, source: RowSource, rows: Rows, seed: int
+) -> tuple[NDArray[Any], CalibrationMap]:
+    """Predictions for each fold by the map fitted on the others; the folds are those of :func:`compare`."""
+    fold = fold_of(0, source.n_rows, FOLDS, seed)[rows.index]
+    if rows.n < 2 or len(np.unique(fold)) < 2:
+        msg = f"{rows.n} rows are too few for {FOLDS}-fold cross-validation; pass evaluation=(scores, y)"
+        raise ValueError(msg)
+    fitted, after = unfitted, np.empty((rows.n, source.n_classes))
+    for k in np.unique(fold):
+        fitted = _fit(unfitted, source.fold(int(k), FOLDS, keep=False, seed=seed))
+        after[fold == k] = fitted.predict_proba(rows.scores(fold == k))
+    return after, fitted
+
+
+def fingerprint(*sources: RowSource | None) -> str:
+    """First digits of the SHA-256 of scores and labels."""
+    digest = hashlib.sha256()
+    for source in sources:
+        if source is None:
+            continue
+        for start, stop in row_ranges(source.n_rows, source.scores.row_bytes):
+            digest.update(source.scores.read(start, stop).tobytes())
+        assert source.labels is not None
+        digest.update(source.labels.astype("<i8").tobytes())
+    return digest.hexdigest()[:16]

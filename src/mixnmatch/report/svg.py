@@ -1,0 +1,163 @@
+"""Drawing in SVG: panels that know their scales, and the few shapes that figures are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+# Points that are kept of a smooth curve: more cannot be seen.
+MOST_POINTS = 120
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A rectangle of a drawing and the ranges that its sides stand for; the second range may be upside down."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    x_range: tuple[float, float] = (0.0, 1.0)
+    y_range: tuple[float, float] = (0.0, 1.0)
+
+    def x(self, value: float) -> float:
+        """Where a value is on the horizontal axis."""
+        low, high = self.x_range
+        return self.left + self.width * (value - low) / ((high - low) or 1.0)
+
+    def y(self, value: float) -> float:
+        """Where a value is on the vertical axis."""
+        low, high = self.y_range
+        return self.top + self.height * (1 - (value - low) / ((high - low) or 1.0))
+
+    @property
+    def bottom(self) -> float:
+        """Lower side."""
+        return self.top + self.height
+
+    @property
+    def right(self) -> float:
+        """Right side."""
+        return self.left + self.width
+
+    def points(self, xs: Iterable[float], ys: Iterable[float]) -> list[tuple[float, float]]:
+        """Places of pairs of values; those that are not finite are left out."""
+        pairs = zip(xs, ys, strict=True)
+        return [(self.x(a), self.y(b)) for a, b in pairs if math.isfinite(a) and math.isfinite(b)]
+
+
+def attributes(given: dict[str, Any]) -> str:
+    """Attributes of an element, escaped; ``class_`` stands for ``class`` and ``data_x`` for ``data-x``."""
+    made = []
+    for name, value in given.items():
+        if value is not None:
+            shown = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+            made.append(f' {name.rstrip("_").replace("_", "-")}="{escape(shown, quote=True)}"')
+    return "".join(made)
+
+
+def element(tag: str, content: str = "", **given: Any) -> str:
+    """An element with content that is already markup."""
+    inside = attributes(given)
+    return f"<{tag}{inside}>{content}</{tag}>" if content else f"<{tag}{inside}/>"
+
+
+def label(text: str, x: float, y: float, **given: Any) -> str:
+    """Text."""
+    return f"<text{attributes({'x': x, 'y': y, **given})}>{escape(text)}</text>"
+
+
+def line(points: Sequence[tuple[float, float]], class_: str, **given: Any) -> str:
+    """A line through points."""
+    return element("path", d=path(points), class_=class_, **given) if len(points) > 1 else ""
+
+
+def area(upper: Sequence[tuple[float, float]], lower: Sequence[tuple[float, float]], class_: str) -> str:
+    """What is between two lines."""
+    if len(upper) < 2:
+        return ""
+    return element("path", d=path([*upper, *reversed(lower)]) + "Z", class_=class_)
+
+
+def path(points: Sequence[tuple[float, float]]) -> str:
+    """Points as the description of a path."""
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+
+
+def marker(kind: int, x: float, y: float, class_: str, size: float = 4.0) -> str:
+    """A dot, a square, a triangle or a diamond, so that colour is not all that tells series apart."""
+    r = size
+    shape = kind % 4
+    if shape == 0:
+        return element("circle", cx=x, cy=y, r=r, class_=class_)
+    if shape == 1:
+        return element("rect", x=x - r, y=y - r, width=2 * r, height=2 * r, class_=class_)
+    corners = [(x, y - 1.25 * r), (x + 1.2 * r, y + r), (x - 1.2 * r, y + r)]
+    if shape == 3:
+        corners = [(x, y - 1.35 * r), (x + 1.35 * r, y), (x, y + 1.35 * r), (x - 1.35 * r, y)]
+    return element("path", d=path(corners) + "Z", class_=class_)
+
+
+def thinned(n: int, most: int = MOST_POINTS) -> NDArray[np.intp]:
+    """Indices of at most ``most`` of n points, the ends among them."""
+    return np.unique(np.linspace(0, max(n - 1, 0), min(n, most)).round().astype(np.intp))
+
+
+def x_axis(panel: Panel, ticks: Sequence[tuple[float, str]], title: str, *, grid_from: float | None = None) -> str:
+    """Ticks and title below a panel; grid lines start at ``grid_from``, the top of what they cross."""
+    top = panel.top if grid_from is None else grid_from
+    made = []
+    for value, text in ticks:
+        x = panel.x(value)
+        made.append(element("line", x1=x, x2=x, y1=top, y2=panel.bottom, class_="grid"))
+        made.append(label(text, x, panel.bottom + 17, text_anchor="middle", class_="tick"))
+    if title:
+        made.append(label(title, panel.left + panel.width / 2, panel.bottom + 36, text_anchor="middle", class_="axis"))
+    return "".join(made)
+
+
+def y_axis(panel: Panel, ticks: Sequence[tuple[float, str]], title: str) -> str:
+    """Ticks beside a panel and a title above it, which is easier to read than one that stands on its side."""
+    made = []
+    for value, text in ticks:
+        y = panel.y(value)
+        made.append(element("line", x1=panel.left, x2=panel.right, y1=y, y2=y, class_="grid"))
+        made.append(label(text, panel.left - 7, y + 4.5, text_anchor="end", class_="tick"))
+    if title:
+        made.append(label(title, 2.0, panel.top - 10, class_="axis"))
+    return "".join(made)
+
+
+def nice_ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round numbers within a range."""
+    if not high > low:
+        return [low]
+    rough = (high - low) / about
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor >= rough * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    return [round(k * step, 12) for k in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def drawing(content: str, width: float, height: float, *, name: str, title: str, description: str, kind: str) -> str:
+    """A whole drawing, with its text alternative."""
+    head = (
+        f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(description)}</desc>'
+        '<g class="cursor" aria-hidden="true"></g>'
+    )
+    return element(
+        "svg",
+        head + content,
+        viewBox=f"0 0 {width:g} {height:g}",
+        role="img",
+        aria_labelledby=f"{name}-title {name}-desc",
+        id=name,
+        class_=f"figure {kind}",
+    )

@@ -1,0 +1,58 @@
+"""report: what is handed to the page's writer, and when."""
+
+import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import parsed
+
+
+@pytest.fixture
+def written(monkeypatch) -> list[dict]:
+    """Calls of the function that writes the page, which is replaced by one that writes a line."""
+    calls: list[dict] = []
+
+    def write_report(path, scores, y, **settings):
+        calls.append({"path": path, "shape": np.shape(scores), "labels": y, **settings})
+        Path(path).write_text("<html>")
+
+    module = ModuleType("mixnmatch.report")
+    module.__spec__ = ModuleSpec("mixnmatch.report", None)
+    module.write_report = write_report
+    monkeypatch.setitem(sys.modules, "mixnmatch.report", module)
+    return calls
+
+
+def test_report(files, run, written):
+    result = run("report", "val.npz", "-o", "report.html", "--evaluation", "test.npz", "--methods", "ts,ets")
+    assert result.exit_code == 0
+    assert result.stdout == "Wrote report.html.\n"
+    (call,) = written
+    assert call["shape"] == (400, 3)
+    assert call["logits"] is True
+    assert call["methods"] == ["ts", "ets"]
+    assert call["evaluation"][0].shape == (600, 3)
+    assert call["title"] == "val.npz"
+    assert call["command"] == "mixnmatch report val.npz -o report.html --evaluation test.npz --methods ts,ets"
+
+
+def test_report_does_not_overwrite(files, run, written):
+    Path("report.html").write_text("mine")
+    result = run("report", "val.npz", "-o", "report.html")
+    assert result.exit_code == 1
+    assert "exists already" in result.stderr
+    assert written == []
+    assert parsed(run("report", "val.npz", "-o", "report.html", "--force", "--json"))["output"] == "report.html"
+    assert run("report", "val.npz", "-o", "report.pdf").exit_code == 1
+
+
+def test_demo_writes_the_page(folder, run, written):
+    result = run("demo", "--methods", "identity", "--output", "out")
+    assert result.exit_code == 0
+    assert "report.html" in result.stdout
+    assert written[0]["path"] == Path("out/report.html")
+    assert written[0]["classes"][3] == "cat"

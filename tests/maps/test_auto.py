@@ -1,0 +1,239 @@
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from mixnmatch import accuracy_preserved, load, load_sample
+from mixnmatch.maps.auto import Auto
+from mixnmatch.selection import candidates
+from mixnmatch.selection.candidates import menu, within
+from tests.conftest import brier, draw_labels, make_problem, nll, softmax
+
+
+def calibrated(n, n_classes, seed=0):
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=(n, n_classes)) * 2
+    return logits, draw_labels(softmax(logits), rng)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Auto on over-confident logits of four classes, and fresh rows."""
+    logits, y = make_problem(800, 4, seed=3)
+    fresh, fresh_y = make_problem(4000, 4, seed=4)
+    return Auto(logits=True).fit(logits, y), fresh, fresh_y
+
+
+def test_does_no_harm_to_calibrated_scores():
+    logits, y = calibrated(1000, 3)
+    fresh, fresh_y = calibrated(20000, 3, seed=1)
+    for scoring, loss in (("nll", nll), ("brier", brier)):
+        p = Auto(logits=True, scoring=scoring).fit(logits, y).predict_proba(fresh)
+        assert loss(p, fresh_y) < loss(softmax(fresh), fresh_y) + 0.003
+
+
+def test_is_the_identity_where_nothing_is_better(monkeypatch):
+    logits, y = calibrated(300, 3, seed=2)
+    only = tuple(c for c in candidates.CANDIDATES if c.name in ("identity", "svs"))
+    monkeypatch.setattr(candidates, "CANDIDATES", only)
+    stack = Auto(logits=True, accuracy_preserving=True).fit(logits, y)
+    assert stack.candidates_ == ["identity"]
+    assert stack.injective
+    assert stack.gain_ == 0
+    np.testing.assert_allclose(stack.predict_proba(logits), softmax(logits), atol=1e-12)
+
+
+def test_is_not_much_worse_than_the_best_member(fitted):
+    stack, fresh, y = fitted
+    best = min(nll(member.predict_proba(fresh), y) for member in stack.members_)
+    assert nll(stack.predict_proba(fresh), y) < best + 0.003
+    assert nll(stack.predict_proba(fresh), y) < nll(softmax(fresh), y) - 0.05
+
+
+def test_says_what_it_did(fitted):
+    stack, _, _ = fitted
+    assert stack.candidates_[0] == "identity"
+    assert stack.candidate_weights_.sum() == pytest.approx(1)
+    assert len(stack.members_) == len(stack.member_weights_) == np.count_nonzero(stack.candidate_weights_)
+    assert stack.loss_ <= stack.candidate_losses_.min() + 1e-9
+    assert stack.gain_ == pytest.approx(stack.candidate_losses_[0] - stack.loss_)
+    assert stack.gain_ > 3 * stack.gain_error_
+    assert stack.cost_ > 0
+    text = stack.summary()
+    assert "iop >> sms >> iop" in text
+    assert "gain over the identity" in text
+
+
+def test_is_reproducible_and_can_be_cloned(fitted):
+    stack, fresh, _ = fitted
+    logits, y = make_problem(800, 4, seed=3)
+    again = clone(stack).fit(logits, y)
+    np.testing.assert_array_equal(again.predict_proba(fresh[:50]), stack.predict_proba(fresh[:50]))
+
+
+def test_survives_saving(fitted, tmp_path):
+    stack, fresh, _ = fitted
+    stack.save(tmp_path / "auto.json")
+    back = load(tmp_path / "auto.json")
+    np.testing.assert_array_equal(back.predict_proba(fresh[:100]), stack.predict_proba(fresh[:100]))
+    assert back.summary() == stack.summary()
+    assert back.candidates_ == stack.candidates_
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scoring", ["nll", "brier"])
+def test_restricted_preserves_accuracy(dtype, scoring):
+    logits, y = make_problem(400, 4, seed=5, dtype=dtype)
+    stack = Auto(logits=True, accuracy_preserving=True, scoring=scoring).fit(logits, y)
+    assert stack.accuracy_preserving
+    assert all(member.accuracy_preserving for member in stack.members_)
+    rng = np.random.default_rng(0)
+    near = rng.normal(size=(500, 4)).astype(dtype) * 3
+    near[:, 1] = np.nextafter(near[:, 0], dtype(np.inf))
+    steep = (rng.normal(size=(200, 4)) * 300).astype(dtype)
+    for rows in (logits, near, steep):
+        p = stack.predict_proba(rows)
+        assert p.dtype == dtype
+        assert accuracy_preserved(rows, p)
+
+
+def test_unrestricted_claims_nothing(fitted):
+    assert not fitted[0].accuracy_preserving
+
+
+def test_time_budget_drops_the_costliest_first():
+    everything = menu(10, accuracy_preserving=False)
+    seconds = [candidate.seconds(5000, 10, 5) for candidate in everything]
+    kept, dropped = within(everything, sum(seconds) - 1e-9, 5000, 10, 5)
+    assert [candidate.seconds(5000, 10, 5) for candidate in dropped] == [max(seconds)]
+    assert [c.seconds(5000, 10, 5) for c in kept] == sorted(c.seconds(5000, 10, 5) for c in kept)
+    kept, _ = within(everything, 1e-9, 5000, 10, 5)
+    assert [candidate.name for candidate in kept] == ["identity"]
+    assert within(everything, None, 5000, 10, 5)[1] == []
+
+
+def test_time_budget_is_kept_and_reported():
+    logits, y = make_problem(300, 3, seed=6)
+    stack = Auto(logits=True, time_budget=0.02).fit(logits, y)
+    assert "iop >> sms-weak" in stack.dropped_
+    assert "identity" in stack.candidates_
+    assert "dropped" in stack.summary()
+
+
+def test_the_clock_stops_what_is_left(monkeypatch):
+    logits, y = make_problem(300, 3, seed=6)
+    monkeypatch.setattr(candidates, "within", lambda found, *_: (found, []))
+    stack = Auto(logits=True, time_budget=1e-9).fit(logits, y)
+    assert stack.candidates_ == ["identity"]
+    assert len(stack.dropped_) == len(menu(3, accuracy_preserving=False)) - 1
+
+
+def test_menus():
+    assert not any(candidate.matrix for candidate in menu(1000, accuracy_preserving=False))
+    assert not any(candidate.matrix for candidate in menu(2, accuracy_preserving=False))
+    assert all(candidate.preserving for candidate in menu(10, accuracy_preserving=True))
+    assert menu(10, accuracy_preserving=True)[0].name == "identity"
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 12, 30])
+def test_few_rows(n):
+    logits, y = make_problem(n, 3, seed=7)
+    p = Auto(logits=True).fit(logits, y).predict_proba(logits)
+    assert np.isfinite(p).all()
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+
+
+def test_absent_classes():
+    logits, y = make_problem(300, 5, seed=8)
+    y = np.minimum(y, 2)
+    p = Auto(logits=True).fit(logits, y).predict_proba(logits)
+    assert np.isfinite(p).all()
+    assert np.isfinite(nll(p, y))
+
+
+def test_vector_of_two_classes():
+    rng = np.random.default_rng(0)
+    score = rng.random(400)
+    y = (rng.random(400) < score**2).astype(int)
+    stack = Auto().fit(score, y)
+    p = stack.predict_proba(score)
+    assert p.shape == (400, 2)
+    assert brier(p, y) < brier(np.stack([1 - score, score], axis=1), y)
+    table = Auto().fit(np.stack([1 - score, score], axis=1), y)
+    np.testing.assert_allclose(table.predict_proba(np.stack([1 - score, score], axis=1)), p, atol=1e-9)
+
+
+def test_zeros_and_ones_among_probabilities():
+    rng = np.random.default_rng(1)
+    p = rng.dirichlet(np.full(3, 0.1), size=200)
+    p[p < 0.05] = 0
+    p /= p.sum(axis=1, keepdims=True)
+    y = rng.integers(0, 3, 200)
+    stack = Auto().fit(p, y)
+    assert np.isfinite(nll(stack.predict_proba(p), y))
+
+
+def test_logits_and_probabilities_agree():
+    logits, y = make_problem(250, 3, seed=9)
+    one = Auto(logits=True).fit(logits, y).predict_proba(logits)
+    other = Auto().fit(softmax(logits), y).predict_proba(softmax(logits))
+    np.testing.assert_allclose(one, other, atol=2e-5)
+
+
+def test_weights_of_zero_leave_rows_out():
+    logits, y = make_problem(250, 3, seed=10)
+    weight = np.ones(250)
+    weight[200:] = 0
+    weighted = Auto(logits=True, accuracy_preserving=True).fit(logits, y, weight).predict_proba(logits)
+    without = Auto(logits=True, accuracy_preserving=True).fit(logits[:200], y[:200]).predict_proba(logits)
+    np.testing.assert_allclose(weighted, without, atol=1e-9)
+
+
+def test_rows_read_through_maps_give_the_same(monkeypatch):
+    from mixnmatch.selection import crossfit
+
+    logits, y = make_problem(250, 3, seed=11)
+    in_memory = Auto(logits=True).fit(logits, y)
+    monkeypatch.setattr(crossfit, "HELD_ENTRIES", 0)
+    streamed = Auto(logits=True).fit(logits, y)
+    assert streamed.candidates_ == in_memory.candidates_
+    # Probabilities below those that a stage was fitted on are read as these, where they are not held in memory.
+    np.testing.assert_allclose(streamed.candidate_losses_, in_memory.candidate_losses_, atol=1e-3)
+    np.testing.assert_allclose(streamed.predict_proba(logits), in_memory.predict_proba(logits), atol=0.02)
+
+
+def test_many_rows_are_sampled_to_choose_by(monkeypatch):
+    from mixnmatch.maps import auto
+
+    monkeypatch.setattr(auto, "ROWS_TO_CHOOSE_BY", 150)
+    logits, y = make_problem(600, 3, seed=12)
+    stack = Auto(logits=True).fit(logits, y)
+    assert stack.members_[0].total_weight_ == 600
+    assert nll(stack.predict_proba(logits), y) < nll(softmax(logits), y)
+
+
+def test_after_another_map():
+    from mixnmatch import TemperatureScaling
+
+    logits, y = make_problem(250, 3, seed=13)
+    stack = (TemperatureScaling(logits=True) >> Auto(accuracy_preserving=True)).fit(logits, y)
+    p = stack.predict_proba(logits)
+    assert accuracy_preserved(logits, p)
+    assert nll(p, y) < nll(softmax(logits), y)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [({"scoring": "ece"}, "scoring"), ({"cv": 1}, "cv"), ({"cv": True}, "cv"), ({"time_budget": -1}, "time_budget")],
+)
+def test_refuses_what_makes_no_sense(options, word):
+    logits, y = make_problem(20, 3)
+    with pytest.raises(ValueError, match=word):
+        Auto(logits=True, **options).fit(logits, y)
+
+
+def test_real_scores_are_improved():
+    sample = load_sample()
+    rows = slice(0, 1000)
+    stack = Auto(logits=True, accuracy_preserving=True).fit(sample.logits_cal[rows], sample.labels_cal[rows])
+    after = nll(stack.predict_proba(sample.logits_eval), sample.labels_eval)
+    assert after < nll(softmax(sample.logits_eval), sample.labels_eval) - 0.1

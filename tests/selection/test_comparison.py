@@ -1,0 +1,147 @@
+import json
+
+import numpy as np
+import pytest
+
+import mixnmatch as mm
+from mixnmatch import selection
+from mixnmatch.evaluation.gain import calibration_gain
+from mixnmatch.selection.comparison import compare
+from tests.conftest import make_problem, nll, softmax
+
+NAMES = ["ts", "irm", "svs"]
+
+
+@pytest.fixture(scope="module")
+def crossed():
+    logits, y = make_problem(500, 4, seed=1)
+    return compare(logits, y, methods=NAMES, logits=True)
+
+
+def test_package_hands_out_the_function():
+    assert selection.compare is compare
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = selection.nothing
+
+
+def test_is_ranked_by_gain_and_has_the_identity(crossed):
+    names = [result.name for result in crossed.results]
+    assert sorted(names) == sorted([*NAMES, "identity"])
+    gains = [float(result.gain) for result in crossed.results]
+    assert gains == sorted(gains, reverse=True)
+    assert crossed["identity"].gain == 0
+    assert float(crossed.best.behind) == 0
+    assert all(float(result.behind) >= 0 for result in crossed.results)
+    assert crossed.best in crossed.tied()
+    assert crossed["identity"] not in crossed.tied()
+
+
+def test_paired_differences_are_those_of_gains(crossed):
+    for result in crossed.results:
+        assert float(result.behind) == pytest.approx(float(crossed.best.gain) - float(result.gain))
+
+
+def test_accuracy_is_kept_where_promised(crossed):
+    assert crossed["ts"].accuracy_preserving
+    assert crossed["ts"].winners_changed == 0
+    assert crossed["ts"].accuracy_change == 0
+    assert not crossed["svs"].accuracy_preserving
+
+
+def test_given_split_agrees_with_doing_it_by_hand():
+    logits, y = make_problem(300, 3, seed=2)
+    fresh, fresh_y = make_problem(400, 3, seed=3)
+    result = compare(logits, y, methods=["ets"], logits=True, evaluation=(fresh, fresh_y))
+    p = mm.calibrator("ets", logits=True).fit(logits, y).predict_proba(fresh)
+    assert result["ets"].nll == pytest.approx(nll(p, fresh_y))
+    gain = calibration_gain(fresh, p, fresh_y, logits=True)
+    assert result["ets"].gain == pytest.approx(float(gain))
+    assert result["ets"].gain.standard_error == pytest.approx(gain.standard_error)
+    assert result["ets"].gain.exact
+    assert result.n_rows == 400
+
+
+def test_out_of_fold_predictions_are_scored():
+    logits, y = make_problem(60, 3, seed=4)
+    result = compare(logits, y, methods={"wild": mm.OneVsAll(mm.Isotonic(), logits=True)}, logits=True)
+    own = mm.OneVsAll(mm.Isotonic(), logits=True).fit(logits, y).predict_proba(logits)
+    assert result["wild"].nll > nll(own, y)
+
+
+class Broken(mm.TemperatureScaling):
+    def _fit(self, source):
+        msg = "it is\nbroken"
+        raise RuntimeError(msg)
+
+
+def test_failures_are_reported_not_raised():
+    logits, y = make_problem(60, 3, seed=4)
+    result = compare(logits, y, methods={"broken": Broken(logits=True), "ts": "ts"}, logits=True)
+    assert result.results[-1].name == "broken"
+    assert result["broken"].failure == "RuntimeError: it is broken"
+    assert result["broken"].gain is None
+    assert result.failed == (result["broken"],)
+    assert "broken failed: RuntimeError" in str(result)
+    json.dumps(result.to_dict(), allow_nan=False)
+
+
+def test_weights_are_frequencies_in_the_point_estimates():
+    logits, y = make_problem(150, 3, seed=5)
+    fresh, fresh_y = make_problem(100, 3, seed=6)
+    times = np.random.default_rng(0).integers(0, 3, 100)
+    weighted = compare(logits, y, methods=["ts"], logits=True, evaluation=(fresh, fresh_y, times))
+    repeated = (np.repeat(fresh, times, axis=0), np.repeat(fresh_y, times))
+    plain = compare(logits, y, methods=["ts"], logits=True, evaluation=repeated)
+    assert weighted["ts"].gain == pytest.approx(float(plain["ts"].gain))
+    assert weighted["ts"].error == pytest.approx(float(plain["ts"].error), abs=1e-9)
+
+
+def test_weights_of_zero_leave_rows_out_of_cross_validation():
+    logits, y = make_problem(150, 3, seed=5)
+    weight = np.ones(150)
+    weight[100:] = 0
+    one = compare(logits, y, methods=["ts"], logits=True, sample_weight=weight)
+    other = compare(logits[:100], y[:100], methods=["ts"], logits=True)
+    assert one.n_rows == 100
+    assert one["ts"].gain == pytest.approx(float(other["ts"].gain))
+
+
+def test_names_and_vectors_and_progress():
+    rng = np.random.default_rng(0)
+    score = rng.random(200)
+    y = np.where(rng.random(200) < score**2, "yes", "no")
+    seen = []
+    result = compare(score, y, methods=["platt"], progress=lambda *step: seen.append(step), classes=["no", "yes"])
+    assert seen == [(0, 2, "platt"), (1, 2, "identity")]
+    assert result.best.name == "platt"
+    assert str(result).count("\n") == 3
+
+
+def test_default_methods_are_all_short_names():
+    from mixnmatch.maps.base import read_rows
+    from mixnmatch.selection.evaluated import build_methods
+
+    logits, y = make_problem(50, 3)
+    small = build_methods(None, read_rows(logits, y, logits=True), logits=True)
+    assert {"identity", "ts", "sms", "gpc"} <= set(small)
+    assert "uniform" not in small
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"cv": 1}, "cv"),
+        ({"confidence": 2}, "confidence"),
+        ({"methods": ["tts"]}, "did you mean"),
+        ({"evaluation": 3}, "evaluation"),
+    ],
+)
+def test_refuses_what_makes_no_sense(options, word):
+    logits, y = make_problem(30, 3)
+    with pytest.raises(ValueError, match=word):
+        compare(logits, y, logits=True, **options)
+
+
+def test_one_row_is_too_few_and_says_so():
+    result = compare(softmax([[1.0, 2.0]]), [1], methods=["ts"])
+    assert "too few" in result["ts"].failure
