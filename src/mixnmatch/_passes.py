@@ -7,6 +7,7 @@ blocks are fixed by the shape of the table and their results arrive in block ord
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -141,16 +143,16 @@ def single_threaded_blas() -> Iterator[None]:
         yield
 
 
-_controller: Any = None
+@cache
+def _controller(scipy_is_loaded: bool) -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def _blas_controller() -> Any:
-    global _controller
-    if _controller is None:
-        from threadpoolctl import ThreadpoolController
-
-        _controller = ThreadpoolController()
-    return _controller
+    # SciPy brings a BLAS of its own: look again once it is there.
+    return _controller("scipy.linalg" in sys.modules)
 
 
 def add(left: Any, right: Any) -> Any:

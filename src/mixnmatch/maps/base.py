@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from mixnmatch._passes import row_ranges, run_blocks
+from mixnmatch._passes import row_ranges, run_blocks, single_threaded_blas
 from mixnmatch._rows import Block, RowSource
 from mixnmatch._scores import read_labels, read_scores, read_weight
 
@@ -88,7 +88,8 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
     def _fit_source(self, source: RowSource) -> Self:
         """Fit on a source of rows; the map changes only once all has gone well."""
         self._check_params()
-        attributes = self._fit(source)
+        with single_threaded_blas():
+            attributes = self._fit(source)
         attributes["classes_"] = source.classes if source.classes is not None else np.arange(source.n_classes)
         attributes["n_classes_"] = source.n_classes
         attributes["total_weight_"] = source.total_weight()
@@ -122,7 +123,8 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
                 keep_argmax(block.values, target)
 
         ranges = row_ranges(table.n_rows, table.row_bytes, block_bytes=self._block_bytes)
-        deque(run_blocks(work, ranges), maxlen=0)
+        with single_threaded_blas():
+            deque(run_blocks(work, ranges), maxlen=0)
         return out
 
     def predict(self, scores: Any) -> NDArray[Any]:

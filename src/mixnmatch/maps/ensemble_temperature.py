@@ -17,7 +17,7 @@ Vector = NDArray[np.float64]
 # Weight that the two members which look at the scores keep between them, so that the order of a row survives.
 INFORMATIVE = 1e-6
 # Nodes of the scan over beta, as multiples of the inverse temperature that is best for temperature scaling alone.
-SCAN = 2.0 ** np.array([-5.0, -3.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0])
+SCAN = 2.0 ** np.array([-4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0])
 
 
 class EnsembleTemperatureScaling(CalibrationMap):
@@ -181,13 +181,16 @@ def _fit_brier(source: RowSource, beta_ts: float, floor: float) -> tuple[float, 
     def profile(rows: RowSource, beta: float) -> tuple[float, float, Vector]:
         return _brier_profile(rows, beta, floor)
 
+    def settled(rows: RowSource, beta: float) -> float:
+        return root_of_slope(lambda b: profile(rows, b)[1], beta)
+
     scanned = np.array([profile(look, float(b))[0] for b in beta_ts * SCAN])
-    candidates = [beta_ts]
-    for node in _local_minima(scanned)[:2]:
-        near = float(beta_ts * SCAN[node])
-        if look.every > 1:
-            near = root_of_slope(lambda b: profile(look, b)[1], near)
-        candidates.append(root_of_slope(lambda b: profile(source, b)[1], near))
+    near = [float(beta_ts * SCAN[node]) for node in _local_minima(scanned)[:2]]
+    if look.every > 1:  # settle on the sample first: what is left to do on all rows is little
+        near = [settled(look, beta) for beta in near]
+    found = [(beta, profile(look, beta)) for beta in near]
+    starts = _promising([(beta, w, value) for beta, (value, _, w) in found])
+    candidates = [beta_ts, *(settled(source, beta) for beta, _ in starts)]
     fits = [(profile(source, beta), beta) for beta in candidates]
     (value, _, weights), beta = min(fits, key=lambda fit: fit[0][0])
     return beta, weights, value
@@ -285,8 +288,10 @@ def _step_on_face(gradient: Vector, h: NDArray[np.float64], w: Vector, face: tup
     system[:-1, :-1] = h[np.ix_(free, free)]
     system[:-1, -1] = system[-1, :-1] = [0.0, *(1.0 for _ in face)]
     right = np.append(-(gradient[free] + h[np.ix_(free, outside)] @ step[outside]), w[[k - 1 for k in outside]].sum())
-    solution = np.linalg.lstsq(system, right, rcond=1e-15)[0][:-1]
-    step[free] = solution
+    try:
+        step[free] = np.linalg.solve(system, right)[:-1]
+    except np.linalg.LinAlgError:
+        return None
     if (w + step[1:]).min() < -1e-12:
         return None
     step[0] = np.clip(step[0], -1.0, 1.0)
@@ -325,23 +330,31 @@ def _newton(
 
 def _scan_nll(look: RowSource, beta_ts: float, floor: float) -> list[tuple[float, float, Vector]]:
     """Local optima in beta on a sample of rows, best first: (value, beta, weights)."""
+    betas = [float(beta) for beta in beta_ts * SCAN]
+    parts = list(look.map_blocks(_scan_rows, [*betas, 1.0], floor))
+    rows = np.concatenate([part[0] for part in parts], axis=1)
+    weight = None if parts[0][1] is None else np.concatenate([part[1] for part in parts])
+    uniform = np.full(rows.shape[1], -np.log(look.n_classes))
     found = []
-    for beta in beta_ts * SCAN:
-        parts = list(look.map_blocks(lambda b, beta=beta: (_member_rows(b, float(beta), floor), b.weight)))
-        rows = np.concatenate([part[0] for part in parts], axis=1)
-        weight = None if parts[0][1] is None else np.concatenate([part[1] for part in parts])
-        value, w = _weights_at(rows, weight)
-        found.append((value, float(beta), w))
+    for beta, row in zip(betas, rows, strict=False):
+        value, w = _weights_at(np.stack([row, rows[-1], uniform]), weight)
+        found.append((value, beta, w))
     return [found[k] for k in _local_minima(np.array([value for value, _, _ in found]))]
+
+
+def _scan_rows(block: Block, betas: list[float], floor: float) -> tuple[Vector, Vector | None]:
+    """Log-probability of the label at each inverse temperature, and the weights."""
+    x = block.log_scores(floor)
+    return np.stack([block.kernels.nll_rows(x, block.y, beta)[0] for beta in betas]), block.weight
 
 
 def _weights_at(rows: Vector, weight: Vector | None) -> tuple[float, Vector]:
     """Weights with the least log loss for given members (the temperature stands still): EM, which always converges."""
     w = np.full(3, 1 / 3)
-    top = rows[:3].max(axis=0)
-    members = np.exp(rows[:3] - top)
+    top = rows.max(axis=0)
+    members = np.exp(rows - top)
     weight = np.ones(members.shape[1]) if weight is None else weight
-    for _ in range(50):
+    for _ in range(20):
         mixture = w @ members
         updated = w * (members @ (weight / mixture)) / weight.sum()
         if np.abs(updated - w).max() < 1e-4:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._passes import single_threaded_blas
 from mixnmatch._rows import Block, RowSource
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.order_preserving import (
@@ -163,12 +162,11 @@ class GaussianProcessCalibration(CalibrationMap):
         settings = nodes, floor, beta
         values, hyper = np.zeros(len(prior.points)), 0.5 * (prior.low + prior.high)
         hyper[0] = 0.0
-        with single_threaded_blas():
-            before = source.total(nll_statistic, *settings, np.zeros(nodes.count))[0]
-            if source.n_rows > 2 * LOOK:
-                rough = _minimise(source.sampled(LOOK), prior, values, hyper, settings, 1e-6)
-                values, hyper = rough.values, rough.hyper
-            fit = _minimise(source, prior, values, hyper, settings, TOLERANCE)
+        before = source.total(nll_statistic, *settings, np.zeros(nodes.count))[0]
+        if source.n_rows > 2 * LOOK:
+            rough = _minimise(source.sampled(LOOK), prior, values, hyper, settings, 1e-6)
+            values, hyper = rough.values, rough.hyper
+        fit = _minimise(source, prior, values, hyper, settings, TOLERANCE)
         better = fit.loss < before
         mean = fit.deviation if better else np.zeros(nodes.count)
         return {

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._passes import single_threaded_blas
 from mixnmatch._rows import Block, RowSource
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
@@ -211,12 +210,11 @@ def solve(
     size = classes * (classes + 1) if problem.full else 2 * classes
     theta = np.zeros(size) if start is None else start
     ridge = ridge_vector(penalty, problem, classes)
-    with single_threaded_blas():
-        if not problem.full and problem.loss == "nll":
-            theta = _newton(source, problem, ridge, theta, n)
-        else:
-            theta = _quasi_newton(source, problem, ridge, theta, n, rough=rough)
-        value = source.total(gradient_statistic, problem, theta, block_bytes=PRODUCT_BYTES)[0] / n
+    if not problem.full and problem.loss == "nll":
+        theta = _newton(source, problem, ridge, theta, n)
+    else:
+        theta = _quasi_newton(source, problem, ridge, theta, n, rough=rough)
+    value = source.total(gradient_statistic, problem, theta, block_bytes=PRODUCT_BYTES)[0] / n
     return theta, float(value)
 
 

@@ -110,7 +110,9 @@ class NormalisedIsotonic(Pooled):
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
-        if len(self.map_.functions()) != 1 or (np.diff(self.map_.values_) < 0).any() or self.map_.slopes_.min() <= 0:
+        g = self.map_
+        shared = isinstance(g, Isotonic) and len(g.left_) == 1
+        if not shared or (np.diff(g.values_) < 0).any() or g.slopes_.min() <= 0:
             msg = "a shared function that does not increase"
             raise ValueError(msg)
 
@@ -190,7 +192,8 @@ def nll_statistic(block: Block, levels: Levels, shift: Array) -> Statistic:
         mass = weighted_count(cell.ravel(), level[piece].ravel(), len(y) * (groups + 1))
         mass = mass.reshape(len(y), groups + 1)[:, 1:]
         total = mass.sum(axis=1, keepdims=True)
-        label = piece[rows, y] - 1  # never piece 0: that is left of all labels
+        # Piece 0 is left of all labels, but maps before this one may round differently in blocks of another size.
+        label = np.maximum(piece[rows, y] - 1, 0)
         mass /= total
         weighted = w[:, None] * mass
         sums = weighted.sum(axis=0)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._passes import add, single_threaded_blas
+from mixnmatch._passes import add
 from mixnmatch._rows import Block, RowSource
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
@@ -143,10 +143,9 @@ class IntraOrderPreserving(CalibrationMap):
         def statistic(deviation: Array) -> Statistic:
             return source.total(rows, nodes, floor, beta, deviation)
 
-        with single_threaded_blas():
-            start = statistic(np.zeros(nodes.count))
-            knots = nodes.positions[_knots(np.diag(start[2]), self.n_knots)]
-            slopes, loss = _fit_slopes(statistic, start, _overlap(nodes, knots), self.ridge)
+        start = statistic(np.zeros(nodes.count))
+        knots = nodes.positions[_knots(np.diag(start[2]), self.n_knots)]
+        slopes, loss = _fit_slopes(statistic, start, _overlap(nodes, knots), self.ridge)
         return {
             "beta_": beta,
             "knots_": knots,

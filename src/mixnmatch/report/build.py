@@ -209,9 +209,7 @@ def build_report(
         curve_answer=answer,
         classes=class_rows,
         absent=absent,
-        next_steps=words.next_steps(
-            chosen.name, chosen.fitted, comparison, after, curve, answer, class_rows, absent
-        ),
+        next_steps=words.next_steps(chosen.name, chosen.fitted, comparison, after, curve, answer, class_rows, absent),
         reproduction=_reproduction(command, method, chosen, source, held_out, logits, random_state),
     )
 
@@ -343,8 +341,7 @@ def _reproduction(
 
     notes = (
         "Calibration error: residual kernel estimate, first power; interval and p-value by resampling.",
-        f"Reliability curves: residual kernel smoothing with a 95% pointwise band; {judged.BINS} bins of equal width "
-        "with Wilson intervals.",
+        f"Reliability: residual kernel smoothing, 95% pointwise band; {judged.BINS} equal bins with Wilson intervals.",
         "Calibration gain: reduction of the Brier score, with a Student t interval over rows.",
         f"Single classes: {judged.CLASS_RESAMPLES} resamples for each p-value.",
     )

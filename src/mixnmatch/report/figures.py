@@ -34,17 +34,17 @@ class Figure:
         return {"byX": self.nearest_in_x, "points": points}
 
 
-def reliability(side: Side, other: Side, *, which: str, title: str, subject: str) -> Figure:
+def reliability(side: Side, other: Side, *, which: str, title: str) -> Figure:
     """A reliability diagram, with the density of the confidences underneath; ``other`` may be laid over it."""
     width, height = 420.0, 500.0
     main = Panel(46, 34, 360, 340)
     density = Panel(46, 384, 360, 66, y_range=(0.0, 1.0))
-    curve = side.curve
+    curve, top = side.curve, side.error.notion == "top-label"
     keep = svg.thinned(len(curve.confidence))
     x, y = curve.confidence[keep], curve.value[keep]
     parts = [
-        svg.x_axis(density, TENTHS, _capital(_short(subject)), grid_from=main.top),
-        svg.y_axis(main, TENTHS, "How often it was right" if "confidence" in subject else "How often it happened"),
+        svg.x_axis(density, TENTHS, "Confidence" if top else "Predicted probability", grid_from=main.top),
+        svg.y_axis(main, TENTHS, "How often it was right" if top else "How often it happened"),
         svg.line(main.points((0, 1), (0, 1)), "diagonal"),
         svg.area(main.points(x, curve.high[keep]), main.points(x, curve.low[keep]), f"band fill-{which}"),
         svg.element("g", _line_of(main, other.curve, "curve ghost"), class_="overlay"),
@@ -53,14 +53,13 @@ def reliability(side: Side, other: Side, *, which: str, title: str, subject: str
         _density(density, curve, which),
         svg.label("density", density.left + 6, density.top + 13, class_="tick"),
     ]
-    noun = "right" if "confidence" in subject else "observed"
+    noun = "right" if top else "observed"
     hover = tuple(
         (
             main.x(float(curve.confidence[i])),
             main.y(float(curve.value[i])),
             which,
-            f"said {percent(float(curve.confidence[i]))}|{noun} {percent(float(curve.value[i]))}"
-            f"|95% band {percent(float(curve.low[i]))} to {percent(float(curve.high[i]))}",
+            _hover_text(curve, int(i), noun),
         )
         for i in keep
     )
@@ -72,6 +71,11 @@ def reliability(side: Side, other: Side, *, which: str, title: str, subject: str
         hover,
         nearest_in_x=True,
     )  # fmt: skip
+
+
+def _hover_text(curve: ReliabilityCurve, i: int, noun: str) -> str:
+    said, seen, low, high = (percent(float(v[i])) for v in (curve.confidence, curve.value, curve.low, curve.high))
+    return f"said {said}|{noun} {seen}|95% band {low} to {high}"
 
 
 def describe_curve(curve: ReliabilityCurve) -> str:
@@ -127,7 +131,7 @@ def gain_bar(result: MethodResult, scale: Panel, class_: str) -> str:
     if result.gain is None:
         return ""
     low, high = result.gain.interval
-    zero = svg.element("line", x1=scale.x(0), x2=scale.x(0), y1=1, y2=21, class_="grid")
+    zero = svg.element("line", x1=scale.x(0), x2=scale.x(0), y1=1, y2=21, class_="zero")
     made = [zero]
     ends = [min(max(v, scale.x_range[0]), scale.x_range[1]) for v in (low, high) if math.isfinite(v)]
     if len(ends) == 2:
@@ -144,7 +148,7 @@ MEASURES = (("nll", "Log loss"), ("brier", "Brier score"), ("error", "Top-label 
 
 def learning(curve: LearningCurve, order: list[str], measure: str, title: str) -> Figure:
     """A measure of all methods over the number of calibration rows; ``order`` says which colour each has."""
-    width, height = 560.0, 360.0
+    width, height = 560.0, 372.0
     finite = [(p, float(getattr(p, measure))) for p in curve.points if math.isfinite(getattr(p, measure))]
     sizes = [math.log2(size) for size in curve.sizes]
     limits = _limits(finite, order, measure)
@@ -154,18 +158,21 @@ def learning(curve: LearningCurve, order: list[str], measure: str, title: str) -
     ticks = svg.nice_ticks(*limits)
     digits = max(0, min(4, -math.floor(math.log10(ticks[1] - ticks[0] + 1e-12)))) if len(ticks) > 1 else 3
     as_share = measure == "error"
-    texts = [(t, percent(t) if as_share else f"{t:.{digits + 1 if _has_half(ticks, digits) else digits}f}") for t in ticks]
-    clip = f'<clipPath id="clip-{measure}"><rect x="{panel.left - 6}" y="{panel.top}" width="{panel.width + 12}" height="{panel.height}"/></clipPath>'
+    digits += _has_half(ticks, digits)
+    texts = [(tick, percent(tick) if as_share else f"{tick:.{digits}f}") for tick in ticks]
+    frame = svg.element("rect", x=panel.left - 6, y=panel.top, width=panel.width + 12, height=panel.height)
+    clip = svg.element("clipPath", frame, id=f"clip-{measure}")
     parts = [
         clip,
-        svg.x_axis(panel, [(math.log2(s), count(s)) for s in curve.sizes], "Calibration rows (each step doubles them)"),
+        svg.x_axis(panel, [(math.log2(s), count(s)) for s in curve.sizes], "Calibration rows", drop=46.0),
         svg.y_axis(panel, texts, f"{dict(MEASURES)[measure]}, lower is better"),
     ]
     hover: list[tuple[float, float, str, str]] = []
     for place, name in reversed(list(enumerate(order))):
         points = [(point, value) for point, value in finite if point.method == name]
         drawn, shown = _series(panel, points, place, measure)
-        parts.append(svg.element("g", drawn, class_="series", data_series=f"s{place}", clip_path=f"url(#clip-{measure})"))
+        clipped = f"url(#clip-{measure})"
+        parts.append(svg.element("g", drawn, class_="series", data_series=f"s{place}", clip_path=clipped))
         hover += [(x, y, f"s{place}", text) for x, y, text in shown if panel.top - 1 <= y <= panel.bottom + 1]
     markup = svg.drawing(
         "".join(part for part in parts if part), width, height, name=f"learning-{measure}", title=title,
@@ -183,7 +190,7 @@ def _series(
 ) -> tuple[str, list[tuple[float, float, str]]]:
     class_ = f"s{place}"
     where = panel.points([math.log2(p.size) for p, _ in points], [value for _, value in points])
-    made = [svg.line(where, f"curve line {class_} dash{place % 4}")]
+    made = [svg.line(where, f"curve line {class_} dash{place}")]
     shown = []
     for (x, y), (point, value) in zip(where, points, strict=True):
         spread = float(getattr(point, f"{measure}_error"))
@@ -246,11 +253,3 @@ def _band_of(panel: Panel, curve: ReliabilityCurve, which: str) -> str:
     keep = svg.thinned(len(curve.confidence), 60)
     x = curve.confidence[keep]
     return svg.area(panel.points(x, curve.high[keep]), panel.points(x, curve.low[keep]), f"band fill-{which}")
-
-
-def _short(subject: str) -> str:
-    return "confidence" if "confidence" in subject else "predicted probability"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -103,7 +103,7 @@ class Judged:
             ]
             curves = [reliability_curve(p.z, p.y, **common) for p in problems]
             name = str(k if names is None else names[k])
-            found.append(ClassRow(name, float(counts[k]), error, after[k], *tests, *curves))
+            found.append(ClassRow(name, float(counts[k]), error, after[k], tests[0], tests[1], curves[0], curves[1]))
         return tuple(found)
 
     def result(self, chosen: Chosen, side: Side) -> MethodResult:

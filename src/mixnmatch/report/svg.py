@@ -92,15 +92,17 @@ def path(points: Sequence[tuple[float, float]]) -> str:
 
 
 def marker(kind: int, x: float, y: float, class_: str, size: float = 4.0) -> str:
-    """A dot, a square, a triangle or a diamond, so that colour is not all that tells series apart."""
+    """A dot, a square, a triangle, a diamond, or a triangle on its head, so that colour is not all that tells series apart."""
     r = size
-    shape = kind % 4
+    shape = kind % 5
     if shape == 0:
         return element("circle", cx=x, cy=y, r=r, class_=class_)
     if shape == 1:
         return element("rect", x=x - r, y=y - r, width=2 * r, height=2 * r, class_=class_)
     corners = [(x, y - 1.25 * r), (x + 1.2 * r, y + r), (x - 1.2 * r, y + r)]
-    if shape == 3:
+    if shape == 4:
+        corners = [(x, y + 1.25 * r), (x + 1.2 * r, y - r), (x - 1.2 * r, y - r)]
+    elif shape == 3:
         corners = [(x, y - 1.35 * r), (x + 1.35 * r, y), (x, y + 1.35 * r), (x - 1.35 * r, y)]
     return element("path", d=path(corners) + "Z", class_=class_)
 
@@ -110,7 +112,9 @@ def thinned(n: int, most: int = MOST_POINTS) -> NDArray[np.intp]:
     return np.unique(np.linspace(0, max(n - 1, 0), min(n, most)).round().astype(np.intp))
 
 
-def x_axis(panel: Panel, ticks: Sequence[tuple[float, str]], title: str, *, grid_from: float | None = None) -> str:
+def x_axis(
+    panel: Panel, ticks: Sequence[tuple[float, str]], title: str, *, grid_from: float | None = None, drop: float = 36.0
+) -> str:
     """Ticks and title below a panel; grid lines start at ``grid_from``, the top of what they cross."""
     top = panel.top if grid_from is None else grid_from
     made = []
@@ -119,7 +123,9 @@ def x_axis(panel: Panel, ticks: Sequence[tuple[float, str]], title: str, *, grid
         made.append(element("line", x1=x, x2=x, y1=top, y2=panel.bottom, class_="grid"))
         made.append(label(text, x, panel.bottom + 17, text_anchor="middle", class_="tick"))
     if title:
-        made.append(label(title, panel.left + panel.width / 2, panel.bottom + 36, text_anchor="middle", class_="axis"))
+        made.append(
+            label(title, panel.left + panel.width / 2, panel.bottom + drop, text_anchor="middle", class_="axis")
+        )
     return "".join(made)
 
 
@@ -148,13 +154,10 @@ def nice_ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 def drawing(content: str, width: float, height: float, *, name: str, title: str, description: str, kind: str) -> str:
     """A whole drawing, with its text alternative."""
-    head = (
-        f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(description)}</desc>'
-        '<g class="cursor" aria-hidden="true"></g>'
-    )
+    head = f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(description)}</desc>'
     return element(
         "svg",
-        head + content,
+        head + content + '<g class="cursor" aria-hidden="true"></g>',
         viewBox=f"0 0 {width:g} {height:g}",
         role="img",
         aria_labelledby=f"{name}-title {name}-desc",

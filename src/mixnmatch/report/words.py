@@ -29,6 +29,12 @@ def percent(value: float | None) -> str:
     return f"{100 * value:.{digits}f}%".replace("-", "−")
 
 
+def points(value: float, *, sign: bool = False) -> str:
+    """A difference of shares in percentage points."""
+    size = abs(100 * value)
+    return f"{number(100 * value, 1 if size >= 1 else 2, sign=sign)} percentage points"
+
+
 def number(value: float | None, digits: int = 4, *, sign: bool = False) -> str:
     """A number with a fixed number of digits."""
     if value is None or math.isnan(value):
@@ -57,6 +63,16 @@ def interval(ends: tuple[float, float] | None, *, as_percent: bool = True, sign:
     return f"{show(ends[0])} to {show(ends[1])}"
 
 
+def span(ends: tuple[float, float] | None, *, as_percent: bool = True, digits: int = 3) -> str:
+    """Two ends where there is little room."""
+    if ends is None or not all(map(math.isfinite, ends)):
+        return "–"
+    if as_percent:
+        places = 1 if 100 * max(map(abs, ends)) >= 1 else 2
+        return f"{100 * ends[0]:.{places}f} – {100 * ends[1]:.{places}f}%".replace("-", "−")
+    return f"{number(ends[0], digits)} – {number(ends[1], digits)}"
+
+
 def listed(names: list[str]) -> str:
     """A few names as a list in a sentence."""
     shown = names[:NAMED]
@@ -78,12 +94,12 @@ def level(error: CalibrationError) -> str:
     return "good" if high <= SMALL_ERROR else "unclear"
 
 
-def direction(side: Side, subject: str) -> str:
+def direction(side: Side) -> str:
     """Which way the scores are off."""
-    whole = subject == "the confidence in the predicted class"
+    top = side.error.notion == "top-label"
     if abs(side.lead) < DIRECTED * side.error:
-        return "too high in places and too low in others"
-    if whole:
+        return "too confident here and not enough there" if top else "too high here and too low there"
+    if top:
         return "over-confident" if side.lead > 0 else "under-confident"
     return "too high" if side.lead > 0 else "too low"
 
@@ -91,14 +107,13 @@ def direction(side: Side, subject: str) -> str:
 def judge(
     before: Side, after: Side, gain: CalibrationGain, result: MethodResult | None, method: str, subject: str
 ) -> Verdict:
-    """The verdict."""
+    """The verdict; ``subject`` is what is judged."""
     found = level(before.error)
-    off = f"{direction(before, subject)}, by {percent(before.error)} on average"
+    who = "the model" if before.error.notion == "top-label" else subject
+    off = f"{who} is {direction(before)}, by {points(before.error)} on average."
     headline = {
-        "bad": f"Not calibrated: {subject} is {off}."
-        if subject != "the confidence in the predicted class"
-        else f"Not calibrated: the model is {off}.",
-        "slight": f"Slightly off: {'the model' if 'confidence' in subject else subject} is {off}.",
+        "bad": f"Not calibrated: {off}",
+        "slight": f"Slightly off: {off}",
         "good": "Calibrated, as far as these data can tell.",
         "unclear": "Too few rows to tell whether the scores are calibrated.",
     }[found]
@@ -121,10 +136,11 @@ def _how_sure(error: CalibrationError) -> str:
     if error.p_value is None:
         return text
     if significant(error):
-        return f"{text} Chance alone hardly explains it: a calibrated model would show as much with p = {error.p_value:.2g}."
+        most = f"{100 * error.p_value:.2g}%"
+        return f"{text} Chance hardly explains it: a calibrated model shows as much in {most} of such samples at most."
     return (
-        f"{text} A calibrated model would show as much or more in {error.p_value:.0%} of samples of this size, "
-        "so there is no evidence against it."
+        f"{text} A calibrated model shows as much in {error.p_value:.0%} of such samples, so there is no evidence "
+        "against it."
     )
 
 
@@ -144,7 +160,7 @@ def _effect(after: Side, gain: CalibrationGain, result: MethodResult | None, met
     change = 0.0 if result.accuracy_change is None else float(result.accuracy_change)
     return (
         f"{text} It changes {percent(result.winners_changed)} of the predicted classes, "
-        f"and accuracy by {number(100 * change, 2, sign=True)} points."
+        f"and accuracy by {points(change, sign=True)}."
     )
 
 
@@ -181,9 +197,15 @@ def next_steps(
     verdict = "" if curve is None else next((o.verdict for o in curve.outlooks if o.method == method), "")
     if method != "identity":
         heading = {"yes": "Collect more calibration rows", "no": "The calibration set is large enough"}.get(verdict)
-        steps.append(NextStep(heading or "See whether more calibration rows help", curve_answer))
-    if after.error.n < after.error.advised_n:
-        steps.append(NextStep("Judge on more rows", _sentence(after.error.advice)))
+        evidence = curve_answer.partition(": ")[2] or curve_answer
+        steps.append(NextStep(heading or "See whether more calibration rows help", _sentence(evidence)))
+    ends = after.error.interval
+    if ends is not None and ends[1] > SMALL_ERROR and after.error.n < after.error.advised_n:
+        text = (
+            f"With {rows(after.error.n)} the error after calibration may be anything from {percent(ends[0])} to "
+            f"{percent(ends[1])}; about {count(after.error.advised_n)} would tell it to within half of itself."
+        )
+        steps.append(NextStep("Judge on more rows", text))
     if significant(after.error) and after.error >= SMALL_ERROR:
         text = f"An error of {percent(after.error)} is left after {method}: try methods that can bend further."
         steps.append(NextStep("Look at what is left", text, "mixnmatch recommend SCORES"))
@@ -206,7 +228,9 @@ def _ship(method: str, fitted: bool, comparison: Comparison) -> NextStep:
     good = [result for result in comparison.results if result.failure is None]
     tied = {result.name for result in comparison.tied()}
     if "identity" in tied or not good:
-        text = "No method is told apart from leaving the scores as they are: a map would only add something to maintain."
+        text = (
+            "No method is told apart from leaving the scores as they are: a map would only add something to maintain."
+        )
         return NextStep("Leave the scores as they are", text)
     best = good[0]
     mine = next((result for result in good if result.name == method), None)
@@ -233,9 +257,7 @@ def _ship(method: str, fitted: bool, comparison: Comparison) -> NextStep:
 def _commands(method: str) -> str:
     if not method.replace("-", "").isalnum():  # an expression, not a short name
         return ""
-    return (
-        f"mixnmatch fit SCORES --method {method} -o map.json\nmixnmatch apply map.json NEW_SCORES -o calibrated.npz"
-    )
+    return f"mixnmatch fit SCORES --method {method} -o map.json\nmixnmatch apply map.json NEW_SCORES -o calibrated.npz"
 
 
 def _sentence(text: str) -> str:

@@ -101,9 +101,9 @@ class Outlook:
             text = f"yes: the last increase lowered the log loss by {self.last_gain:.2g}"
             return f"{text} (std. error {self.standard_error:.1g}); as much again should bring {self.next_gain:.1g}"
         if self.verdict == "no":
-            return f"no: the last increase changed the log loss by {-self.last_gain:+.2g}, which is next to nothing"
+            return f"no: the last increase changed the log loss by {0 - self.last_gain:+.2g}, which is next to nothing"
         return (
-            f"unclear: the last increase changed the log loss by {-self.last_gain:+.2g}, "
+            f"unclear: the last increase changed the log loss by {0 - self.last_gain:+.2g}, "
             f"with a standard error of {self.standard_error:.1g}"
         )
 

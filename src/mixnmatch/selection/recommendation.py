@@ -213,7 +213,7 @@ def recommend(
         metric=_metric(evidence, method),
         enough=enough,
         enough_reason=enough_reason,
-        cautions=_cautions(weights.min(), error, evidence, method),
+        cautions=_cautions(weights.min(), error, evidence, method, complexity),
         evidence=evidence,
         curve=curve,
     )
@@ -333,8 +333,12 @@ def _metric(evidence: Comparison, method: str) -> str:
     )
 
 
-def _cautions(fewest: float, error: CalibrationError, evidence: Comparison, method: str) -> tuple[str, ...]:
+def _cautions(
+    fewest: float, error: CalibrationError, evidence: Comparison, method: str, complexity: str
+) -> tuple[str, ...]:
     found = []
+    if complexity == "low" and _poor(error):
+        found.append(f"the paper expects a model of this size to be calibrated well enough; this one is not ({error})")
     if fewest == 0:
         found.append("a class is absent from the calibration set: its probabilities are not calibrated")
     elif fewest < FEW_ROWS_A_CLASS:
