@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check lowest docs clean
+.PHONY: demo test check lowest docs parity bench bench-estimators clean
 
 $(VENV)/core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -31,5 +31,20 @@ lowest:  ## all tests with the lowest versions that pyproject.toml admits
 	.venv-lowest/bin/python -m pip --quiet install --constraint constraints-lowest.txt --editable ".[fast,plot,parquet,test]"
 	.venv-lowest/bin/python -m pytest
 
+parity:  ## what other packages say of the same data, into parity/values.json
+	$(PYTHON) -m venv .venv-parity
+	.venv-parity/bin/python -m pip --quiet install torch==2.13.0
+	.venv-parity/bin/python -m pip --quiet install --requirement parity/requirements.txt
+	.venv-parity/bin/python parity/make_values.py
+
+bench: $(VENV)/core  ## speed of the maps beside scikit-learn and the authors' way of fitting
+	$(BIN)/python benchmarks/maps_speed.py
+
+bench-estimators:  ## speed of the estimators beside KDEpy, torchmetrics and relplot
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip --quiet install torch==2.13.0
+	.venv-bench/bin/python -m pip --quiet install --editable ".[fast]" --requirement benchmarks/requirements-estimators.txt
+	.venv-bench/bin/python benchmarks/estimators.py
+
 clean:
-	rm -rf .venv .venv-lowest out build dist
+	rm -rf .venv .venv-lowest .venv-parity .venv-bench out build dist

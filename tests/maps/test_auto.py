@@ -5,7 +5,7 @@ from sklearn.base import clone
 from mixnmatch import accuracy_preserved, load, load_sample
 from mixnmatch.maps.auto import Auto
 from mixnmatch.selection import candidates
-from mixnmatch.selection.candidates import menu, within
+from mixnmatch.selection.candidates import guess_seconds, menu, within
 from tests.conftest import brier, draw_labels, make_problem, nll, softmax
 
 
@@ -102,10 +102,14 @@ def test_unrestricted_claims_nothing(fitted):
 
 def test_time_budget_drops_the_costliest_first():
     everything = menu(10, accuracy_preserving=False)
-    seconds = [candidate.seconds(5000, 10, 5) for candidate in everything]
-    kept, dropped = within(everything, sum(seconds) - 1e-9, 5000, 10, 5)
-    assert [candidate.seconds(5000, 10, 5) for candidate in dropped] == [max(seconds)]
-    assert [c.seconds(5000, 10, 5) for c in kept] == sorted(c.seconds(5000, 10, 5) for c in kept)
+
+    def guess(*chosen):
+        return guess_seconds(list(chosen), 5000, 10, 5)
+
+    kept, dropped = within(everything, guess(*everything) - 1e-9, 5000, 10, 5)
+    assert [guess(one) for one in dropped] == [max(guess(one) for one in everything)]
+    assert [guess(one) for one in kept] == sorted(guess(one) for one in kept)
+    assert guess(*everything) < sum(guess(one) for one in everything)  # what begins alike is fitted once
     kept, _ = within(everything, 1e-9, 5000, 10, 5)
     assert [candidate.name for candidate in kept] == ["identity"]
     assert within(everything, None, 5000, 10, 5)[1] == []

@@ -99,9 +99,7 @@ class Browser:
 
     def open(self, path, *, width=1280, height=900, dark=False, mobile=False):
         """Load a file and wait until it is there."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile
-        )
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
         scheme = "dark" if dark else "light"
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.messages.clear()
@@ -114,7 +112,7 @@ class Browser:
 
     def run(self, script):
         """Value of an expression in the page."""
-        got = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        got = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in got, got
         return got["result"].get("value")
 
@@ -128,6 +126,8 @@ class Browser:
     def point_at(self, selector, across=0.5, down=0.5):
         """Move the pointer over an element."""
         self.run(f"document.querySelector({selector!r}).scrollIntoView({{block: 'center', behavior: 'instant'}})")
+        # Scrolling, which hides what is shown under the pointer, is told to the page with the next frame.
+        self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
         box = self.run(
             f"(() => {{const b = document.querySelector({selector!r}).getBoundingClientRect();"
             "return [b.left, b.top, b.width, b.height]})()"

@@ -206,34 +206,41 @@ def coverage_study(
     sizes: Sequence[int] = SIZES,
     norm: int = 1,
     seed: int = 0,
+    n_jobs: int = 1,
     progress: Progress | None = None,
 ) -> list[Row]:
     """How often nominal 95% intervals hold the true error, and how often the test rejects at 5%."""
+    from joblib import Parallel, delayed
+
+    cells = [(case, n) for n in sizes for case in cases]
+    work = Parallel(n_jobs=n_jobs, return_as="generator")(
+        delayed(_coverage_of)(case, n, repetitions, norm, seed) for case, n in cells
+    )
     rows = []
-    estimator = ResidualKernel()
-    for case in cases:
-        truth = true_error(case, norm)
-        for n in sizes:
-            rng = np.random.default_rng([seed, n, 7])
-            z, y = draw(case, n, repetitions, rng)
-            ends, rejected = [], 0
-            for a, b in zip(z, y, strict=True):
-                ends.append(inverted_interval(Outcomes(a, b), estimator, norm, rng))
-                rejected += calibration_test(Outcomes(a, b), estimator, norm, rng, resamples=99) <= 0.05
-            low, high = np.array(ends).T
-            rows.append(
-                {
-                    "beta0": case[0],
-                    "beta1": case[1],
-                    "n": n,
-                    "truth": truth,
-                    "coverage": float(np.mean((low <= truth) & (truth <= high))),
-                    "length": float(np.mean(high - low)),
-                    "rejected": rejected / repetitions,
-                }
-            )
-            _tell(progress, f"intervals, case {case}, n = {n}")
+    for row in work:
+        rows.append(row)
+        _tell(progress, f"intervals, case {row['beta0'], row['beta1']}, n = {row['n']}")
     return rows
+
+
+def _coverage_of(case: Case, n: int, repetitions: int, norm: int, seed: int) -> Row:
+    estimator, truth = ResidualKernel(), true_error(case, norm)
+    rng = np.random.default_rng([seed, n, 7])
+    z, y = draw(case, n, repetitions, rng)
+    ends, rejected = [], 0
+    for a, b in zip(z, y, strict=True):
+        ends.append(inverted_interval(Outcomes(a, b), estimator, norm, rng))
+        rejected += calibration_test(Outcomes(a, b), estimator, norm, rng, resamples=99) <= 0.05
+    low, high = np.array(ends).T
+    return {
+        "beta0": case[0],
+        "beta1": case[1],
+        "n": n,
+        "truth": truth,
+        "coverage": float(np.mean((low <= truth) & (truth <= high))),
+        "length": float(np.mean(high - low)),
+        "rejected": rejected / repetitions,
+    }
 
 
 def rate_study(
@@ -282,6 +289,7 @@ def run_synthetic(
     repetitions: int = 1000,
     seed: int = 0,
     figures: bool = True,
+    n_jobs: int = 1,
     progress: Progress | None = None,
 ) -> dict[str, list[Row]]:
     """Run all studies, write their tables (CSV and JSON) and figures to a directory, and return the tables.
@@ -299,7 +307,7 @@ def run_synthetic(
         "comparison": [cell.row(name) for cell in compared for name in cell.estimates],
         "ratios": ratios,
         "losses": losses,
-        "coverage": coverage_study(repetitions=max(repetitions // 3, 1), seed=seed, progress=progress),
+        "coverage": coverage_study(repetitions=max(repetitions // 3, 1), seed=seed, n_jobs=n_jobs, progress=progress),
         "rate": rate_study(repetitions=max(repetitions // 4, 2), seed=seed, progress=progress),
     }
     for name, rows in tables.items():

@@ -165,8 +165,8 @@ def build_report(
     >>> from mixnmatch import load_sample
     >>> sample = load_sample()
     >>> data = build_report(sample.logits_cal[:300], sample.labels_cal[:300], methods=["ts"], logits=True)
-    >>> data.n_classes, [result.name for result in data.comparison.results]
-    (10, ['ets', 'ts', 'identity'])
+    >>> data.n_classes, sorted(result.name for result in data.comparison.results)
+    (10, ['ets', 'identity', 'ts'])
     """
     source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
     held_out = None if evaluation is None else read_evaluation(evaluation, source, logits=logits)
@@ -184,9 +184,9 @@ def build_report(
         if chosen.fitted:
             comparison = _with(comparison, rows.result(chosen, after))
         curve = _curve(chosen, source, held_out, logits, random_state, step)
+        gain = rows.gain()
     step(1, 1, "done", 20, 100)
     subject = _subject(rows, source)
-    gain = rows.gain()
     result = next((result for result in comparison.results if result.name == chosen.name), None)
     answer = words.more_data(curve, chosen.name)
     absent = _absent(source)
@@ -209,7 +209,9 @@ def build_report(
         curve_answer=answer,
         classes=class_rows,
         absent=absent,
-        next_steps=words.next_steps(chosen.name, chosen.fitted, comparison, after, curve, answer, class_rows, absent),
+        next_steps=words.next_steps(
+            chosen.name, chosen.fitted, comparison, before, after, curve, answer, class_rows, absent
+        ),
         reproduction=_reproduction(command, method, chosen, source, held_out, logits, random_state),
     )
 
@@ -314,7 +316,7 @@ def _how(chosen: judged.Chosen, source: RowSource, held_out: RowSource | None, r
         other = "The map came fitted; other methods were" if chosen.fitted else "Methods were"
         return f"{other} fitted on {n} and judged on {m} that they had not seen."
     if chosen.fitted:
-        return f"The map came fitted and was judged on {m}; other methods were cross-validated on them."
+        return f"The map came fitted and was judged on {m}, which it should not have seen; others were cross-validated."
     return f"Methods were judged by {judged.FOLDS}-fold cross-validation: each of {m} by maps that had not seen it."
 
 
@@ -335,7 +337,8 @@ def _reproduction(
         if logits:
             arguments.append("logits=True")
         arguments.append(f"random_state={seed}")
-        command = f'from mixnmatch.report import write_report\nwrite_report("report.html", {", ".join(arguments)})'
+        inside = "".join(f"    {argument},\n" for argument in ('"report.html"', *arguments))
+        command = f"from mixnmatch.report import write_report\n\nwrite_report(\n{inside})"
     import scipy
     import sklearn
 

@@ -36,9 +36,9 @@ class Figure:
 
 def reliability(side: Side, other: Side, *, which: str, title: str) -> Figure:
     """A reliability diagram, with the density of the confidences underneath; ``other`` may be laid over it."""
-    width, height = 420.0, 500.0
+    width, height = 420.0, 516.0
     main = Panel(46, 34, 360, 340)
-    density = Panel(46, 384, 360, 66, y_range=(0.0, 1.0))
+    density = Panel(46, 402, 360, 64)
     curve, top = side.curve, side.error.notion == "top-label"
     keep = svg.thinned(len(curve.confidence))
     x, y = curve.confidence[keep], curve.value[keep]
@@ -51,7 +51,7 @@ def reliability(side: Side, other: Side, *, which: str, title: str) -> Figure:
         svg.line(main.points(x, y), f"curve line-{which}"),
         svg.element("g", _bins(main, side.bins, which), class_="bins"),
         _density(density, curve, which),
-        svg.label("density", density.left + 6, density.top + 13, class_="tick"),
+        svg.label("Density of the rows", density.left, density.top - 7, class_="tick"),
     ]
     noun = "right" if top else "observed"
     hover = tuple(

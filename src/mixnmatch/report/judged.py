@@ -28,7 +28,9 @@ from mixnmatch.selection.evaluated import Rows
 FOLDS = 5
 BINS = 15
 # Resamples of the test of a single class.
-CLASS_RESAMPLES = 99
+CLASS_RESAMPLES = 199
+# Characters of an expression that are shown.
+LONGEST_NAME = 80
 
 
 @dataclass(frozen=True)
@@ -136,12 +138,24 @@ def choose(method: Any, source: RowSource, *, logits: bool) -> Chosen:
         entry = REGISTRY.get(method)
         return Chosen(method, "" if entry is None else entry.summary, built, False)
     given = calibration_map(method)
-    name = " ".join(repr(method).split())
+    name = _name(method)
     fitted = given is method and hasattr(given, "n_classes_")
     if given is method and bool(getattr(given, "logits", False)) != logits:
         msg = "the map and the scores disagree: one of them was given with logits=True, the other without"
         raise ValueError(msg)
     return Chosen(name, "the fitted map that was given" if fitted else "", given, fitted)
+
+
+def _name(map_: Any) -> str:
+    """The expression, without what is the same for all maps of a report."""
+    shown = map_
+    if isinstance(map_, CalibrationMap):
+        common = {"logits": False, "classes": None, "weights": "frequency"}
+        shown = clone(map_)
+        known = shown.get_params(deep=True)
+        shown.set_params(**{key: common[key.rpartition("__")[2]] for key in known if key.rpartition("__")[2] in common})
+    text = " ".join(repr(shown).split())
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
 
 
 def judge(chosen: Chosen, source: RowSource, held_out: RowSource | None, seed: int) -> Judged:

@@ -169,7 +169,7 @@ def _reliability(data: ReportData, hover: dict[str, Any]) -> str:
             f'<figure>{figure.markup}<figcaption class="key-{which}">{caption}</figcaption>'
             f"<details><summary>Numbers of this diagram</summary>{table}</details></figure>"
         )
-    what = "predictions were right" if data.before.error.notion == "top-label" else "it happened"
+    what = "predictions were right" if data.before.error.notion == "top-label" else "the class was the true one"
     intro = (
         f"Each curve shows how often {what}, given {escape(data.subject)}. On the dashed diagonal scores mean what "
         "they say: below it they promise too much, above it too little. The density shows where the rows are, on a "
@@ -263,10 +263,12 @@ def _classes(data: ReportData, hover: dict[str, Any]) -> str:
         drawn.append(f'<figure>{figure.markup}<figcaption title="{name}">{name}</figcaption></figure>')
     text = "With two classes the one mirrors the other, so one diagram says it all."
     if many:
+        which = f"The worst {len(data.classes)} of {count(data.n_classes)} classes"
+        if len(data.classes) == data.n_classes:
+            which = f"All {data.n_classes} classes, the worst first,"
         text = (
-            f"The worst {len(data.classes)} of {count(data.n_classes)} classes before calibration: the probability of "
-            "each class against how often it was the true one. The worst of many look bad partly by chance, so the "
-            "p-values matter."
+            f"{which} before calibration: the probability of each class against how often it was the true one. The "
+            "worst of many look bad partly by chance, so the p-values matter."
         )
     absent = ""
     if data.absent:

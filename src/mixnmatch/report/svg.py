@@ -92,7 +92,7 @@ def path(points: Sequence[tuple[float, float]]) -> str:
 
 
 def marker(kind: int, x: float, y: float, class_: str, size: float = 4.0) -> str:
-    """A dot, a square, a triangle, a diamond, or a triangle on its head, so that colour is not all that tells series apart."""
+    """One of five shapes, so that colour is not all that tells series apart."""
     r = size
     shape = kind % 5
     if shape == 0:

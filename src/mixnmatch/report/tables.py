@@ -67,7 +67,7 @@ def _measured(result: MethodResult, data: ReportData, scale: object, tied: set[s
     whole = "–" if result.name == "identity" else number(result.gain, sign=True)
     ends = "–" if result.name == "identity" else span(result.gain.interval, as_percent=False, digits=4)
     cells = [
-        f'<th scope="row"><span class="name">{escape(name)}</span> {"".join(marks)}</th>',
+        f'<th scope="row"><span class="name">{escape(name)}</span> {" ".join(marks)}</th>',
         _number(float(result.gain), whole),
         f'<td class="bar">{bar}</td>',
         f'<td class="interval">{ends}</td>',
@@ -121,7 +121,7 @@ def classes(rows: tuple[ClassRow, ...]) -> str:
         body.append(f"<tr>{''.join(cells)}</tr>")
     caption = (
         "Class-wise calibration error. p is how often a calibrated model would look as bad, in bold where it is below "
-        f"{SIGNIFICANCE:g}. “Mean before” is the mean probability given to the class, “frequency” how often it was true."
+        f"{SIGNIFICANCE:g}. “Mean before” is its mean probability, “frequency” how often it was the true class."
     )
     return _table("classes", caption, head, "".join(body))
 

@@ -16,6 +16,8 @@ SIGNIFICANCE = 0.05
 SMALL_ERROR = 0.03
 # The error has a direction if so much of it is left in the difference of the means.
 DIRECTED = 0.6
+# A calibration gain below this changes nothing that anyone could notice.
+NOTHING = 1e-4
 # Classes that are named in a sentence.
 NAMED = 5
 
@@ -41,6 +43,7 @@ def number(value: float | None, digits: int = 4, *, sign: bool = False) -> str:
         return "–"
     if math.isinf(value):
         return "∞"
+    value = round(value, digits) + 0.0  # -0 becomes 0
     return f"{value:{'+' if sign else ''}.{digits}f}".replace("-", "−")
 
 
@@ -124,6 +127,8 @@ def judge(
 def helpfulness(gain: CalibrationGain) -> str:
     """Whether a method helps beyond doubt, not so, or harms."""
     low, high = gain.interval
+    if abs(gain) < NOTHING:
+        return "no"
     if low > 0:
         return "yes"
     return "harms" if high < 0 else "no"
@@ -147,7 +152,8 @@ def _how_sure(error: CalibrationError) -> str:
 def _effect(after: Side, gain: CalibrationGain, result: MethodResult | None, method: str, helps: str) -> str:
     if method == "identity":
         return "The scores are left as they are; the table below shows what the methods would do."
-    verb = {"yes": "helps", "no": "makes no difference that could be told from chance", "harms": "does harm"}[helps]
+    told = "next to no difference" if abs(gain) < NOTHING else "no difference that could be told from chance"
+    verb = {"yes": "helps", "no": f"makes {told}", "harms": "does harm"}[helps]
     text = (
         f"Calibrating with {method} {verb}: the error afterwards is {percent(after.error)} "
         f"({interval(after.error.interval)}), the calibration gain {number(gain, sign=True)} "
@@ -167,7 +173,9 @@ def _effect(after: Side, gain: CalibrationGain, result: MethodResult | None, met
 def more_data(curve: LearningCurve | None, method: str) -> str:
     """Whether more calibration data would help, in a sentence."""
     if curve is None:
-        return "There are too few rows to draw a learning curve: more would help to know more."
+        return "There are too few rows for a learning curve. Collect more before judging methods."
+    if method == "identity":
+        method = next((name for name in curve.methods if name != "identity"), method)
     outlook = next((found for found in curve.outlooks if found.method == method), None)
     if outlook is None or math.isnan(outlook.last_gain):
         return "Unclear: there are too few rows to compare calibration sets of different sizes."
@@ -186,6 +194,7 @@ def next_steps(
     method: str,
     fitted: bool,
     comparison: Comparison,
+    before: Side,
     after: Side,
     curve: LearningCurve | None,
     curve_answer: str,
@@ -193,7 +202,7 @@ def next_steps(
     absent: tuple[str, ...],
 ) -> tuple[NextStep, ...]:
     """What to do next, the most important first."""
-    steps = [_ship(method, fitted, comparison)]
+    steps = [_ship(method, fitted, comparison, before)]
     verdict = "" if curve is None else next((o.verdict for o in curve.outlooks if o.method == method), "")
     if method != "identity":
         heading = {"yes": "Collect more calibration rows", "no": "The calibration set is large enough"}.get(verdict)
@@ -215,7 +224,8 @@ def next_steps(
             "Probabilities of such classes are not calibrated, whatever the method."
         )
         steps.append(NextStep("Find rows of absent classes", text))
-    left = [row.name for row in classes if row.p_after < SIGNIFICANCE and row.after >= SMALL_ERROR / 3]
+    # As many tests as classes are shown: each at its share of the level.
+    left = [r.name for r in classes if r.p_after * len(classes) < SIGNIFICANCE and r.after >= SMALL_ERROR / 3]
     if left and len(classes) > 1:
         text = f"Still off after calibration: {listed(left)}. A map with parameters for each class may help there."
         steps.append(NextStep("Look at single classes", text))
@@ -224,22 +234,21 @@ def next_steps(
     return tuple(steps)
 
 
-def _ship(method: str, fitted: bool, comparison: Comparison) -> NextStep:
+def _ship(method: str, fitted: bool, comparison: Comparison, before: Side) -> NextStep:
     good = [result for result in comparison.results if result.failure is None]
     tied = {result.name for result in comparison.tied()}
     if "identity" in tied or not good:
-        text = (
-            "No method is told apart from leaving the scores as they are: a map would only add something to maintain."
-        )
+        if significant(before.error):
+            text = "The scores are off, but on so few rows no method is told apart from doing nothing."
+            return NextStep("Collect more rows, then choose a method", text)
+        text = "No method is told apart from doing nothing: a map would only be one more thing to maintain."
         return NextStep("Leave the scores as they are", text)
     best = good[0]
     mine = next((result for result in good if result.name == method), None)
-    if mine is not None and (mine.name in tied or mine.name == best.name or mine.behind is None):
-        text = f"No other method is told apart from it with {rows(comparison.n_rows)}."
+    if mine is not None and (mine.name in tied or mine.name == best.name or _near(mine, best)):
+        text = f"No other method is better beyond doubt on these {rows(comparison.n_rows)}."
         if mine.name == best.name and len(tied) <= 1:
             text = "It has the largest calibration gain of all methods compared, beyond doubt."
-        if mine.behind is None and mine.name != best.name:
-            text = f"The largest gain of all methods compared is that of {best.name}."
         return NextStep(f"Use {method}", text, "" if fitted else _commands(method))
     text = "It has the largest calibration gain on your data"
     if mine is not None and mine.behind is not None:
@@ -252,6 +261,13 @@ def _ship(method: str, fitted: bool, comparison: Comparison) -> NextStep:
     if not best.accuracy_preserving and safe is not None:
         text += f" Of those that never do, {safe.name} is the best."
     return NextStep(f"Prefer {best.name} to {method}", text, _commands(best.name))
+
+
+def _near(mine: MethodResult, best: MethodResult) -> bool:
+    """Whether intervals of gains overlap, for a method that was not compared row by row."""
+    if mine.behind is not None or mine.gain is None or best.gain is None:
+        return False
+    return not best.gain.interval[0] > mine.gain.interval[1]
 
 
 def _commands(method: str) -> str:

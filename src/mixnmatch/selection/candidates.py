@@ -56,14 +56,14 @@ def _weak_matrix(**settings: Any) -> CalibrationMap:
 STAGES: dict[str, Stage] = {
     "identity": Stage(Identity, 1e-8),
     "ts": Stage(TemperatureScaling, 1e-7),
-    "ets": Stage(EnsembleTemperatureScaling, 6e-7),
-    "irm": Stage(_pooled_isotonic, 2e-7),
-    "irova": Stage(_one_vs_all_isotonic, 2e-7),
+    "irm": Stage(_pooled_isotonic, 1e-7),
+    "irova": Stage(_one_vs_all_isotonic, 1e-7),
+    "ets": Stage(EnsembleTemperatureScaling, 4e-7),
+    "svs": Stage(StructuredVectorScaling, 5e-7),
     "beta": Stage(_one_vs_all_beta, 1e-6),
-    "iop": Stage(IntraOrderPreserving, 2e-6),
-    "svs": Stage(StructuredVectorScaling, 5e-7, 1e-8),
-    "sms": Stage(StructuredMatrixScaling, 5e-6, 1e-7),
-    "sms-weak": Stage(_weak_matrix, 1e-5, 2e-7),
+    "iop": Stage(IntraOrderPreserving, 1e-6),
+    "sms": Stage(StructuredMatrixScaling, 3e-6, 1e-8),
+    "sms-weak": Stage(_weak_matrix, 8e-6, 3e-8),
 }
 
 
@@ -85,10 +85,18 @@ class Candidate:
         """Whether a stage has a matrix of parameters."""
         return any(stage.startswith("sms") for stage in self.stages)
 
-    def seconds(self, n_rows: float, n_classes: int, n_folds: int) -> float:
-        """A guess of the seconds that cross-fitting and the final fit take, the same on every machine."""
-        once = sum(STAGES[stage].seconds(n_rows, n_classes) for stage in (*self.stages, *self.tail))
-        return once * (n_folds + 1)
+    @property
+    def fits(self) -> list[tuple[Stages, Stages]]:
+        """What has to be fitted, one after another: candidates that begin alike share their first fits."""
+        first: list[tuple[Stages, Stages]] = [(self.stages[: k + 1], ()) for k in range(len(self.stages))]
+        return first + [(self.stages, self.tail[: k + 1]) for k in range(len(self.tail))]
+
+
+def guess_seconds(candidates: list[Candidate], n_rows: float, n_classes: int, n_folds: int) -> float:
+    """A guess of the seconds that cross-fitting and the final fits take together, the same on every machine."""
+    fits = dict.fromkeys(fit for candidate in candidates for fit in candidate.fits)
+    once = sum(STAGES[(*stages, *tail)[-1]].seconds(n_rows, n_classes) for stages, tail in fits)
+    return once * (n_folds + 1)
 
 
 CANDIDATES = (
@@ -126,11 +134,8 @@ def within(
     candidates: list[Candidate], budget: float | None, n_rows: float, n_classes: int, n_folds: int
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Candidates that should fit into so many seconds together, from cheap to costly, and those dropped."""
-
-    def seconds(candidate: Candidate) -> float:
-        return candidate.seconds(n_rows, n_classes, n_folds)
-
-    kept, dropped = sorted(candidates, key=seconds), []
-    while budget is not None and len(kept) > 1 and sum(map(seconds, kept)) > budget:
+    kept = sorted(candidates, key=lambda one: guess_seconds([one], n_rows, n_classes, n_folds))
+    dropped = []
+    while budget is not None and len(kept) > 1 and guess_seconds(kept, n_rows, n_classes, n_folds) > budget:
         dropped.append(kept.pop())
     return kept, dropped

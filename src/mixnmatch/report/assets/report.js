@@ -36,7 +36,7 @@
     if (!best || distance > (figure.byX ? 24 : 40)) { clear(svg); return; }
     const [x, y, series, text] = best;
     svg.querySelector(".cursor").replaceChildren();
-    if (figure.byX) draw(svg, "line", { x1: x, x2: x, y1: 34, y2: 450, class: "hair" });
+    if (figure.byX) draw(svg, "line", { x1: x, x2: x, y1: 34, y2: 466, class: "hair" });
     draw(svg, "circle", { cx: x, cy: y, r: 6, class: `ring ${series}` });
     tip.replaceChildren();
     text.split("|").forEach((part, k) => {

@@ -1,0 +1,48 @@
+"""Settings of the documentation: `sphinx-build -W --keep-going docs site`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mixnmatch import __version__
+
+project = "mixnmatch"
+author = "The mixnmatch developers"
+copyright = author  # noqa: A001
+version = release = __version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["README.md"]
+
+myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+autosummary_generate = False
+napoleon_google_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+
+html_theme = "furo"
+html_title = f"mixnmatch {__version__}"
+html_show_sphinx = False
+
+
+def leave_out_empty_folder(app: Any, page: str, source: list[str]) -> None:
+    """Drop the list of pages about results where there are none yet: an empty pattern would be a warning."""
+    if page == "index" and not list(Path(app.srcdir, "results").glob("*.md")):
+        source[0] = source[0].replace("results/*\n", "")
+
+
+def setup(app: Any) -> None:
+    """Register what is done to pages before they are read."""
+    app.connect("source-read", leave_out_empty_folder)

@@ -1,0 +1,143 @@
+import json
+
+import numpy as np
+import pytest
+
+from mixnmatch import calibrator
+from mixnmatch.evaluation.error import calibration_error
+from mixnmatch.evaluation.gain import calibration_gain
+from mixnmatch.report import build_report, write_report
+from tests.conftest import make_problem, softmax
+
+
+def test_numbers_are_those_of_the_library(report_file):
+    _, data = report_file
+    logits, y = make_problem(900, 5)
+    before, labels = logits[500:], y[500:]
+    after = calibrator("ets", logits=True).fit(logits[:500], y[:500]).predict_proba(before)
+    assert float(data.before.error) == float(calibration_error(before, labels, logits=True))
+    assert float(data.after.error) == float(calibration_error(after, labels))
+    assert float(data.gain) == float(calibration_gain(before, after, labels, logits=True))
+    assert float(data.comparison["ets"].gain) == pytest.approx(float(data.gain), abs=1e-12)
+
+
+def test_the_verdict_on_over_confident_scores(report_file):
+    _, data = report_file
+    assert data.verdict.level == "bad"
+    assert data.verdict.helps == "yes"
+    assert "over-confident" in data.verdict.headline
+    assert "No predicted class changes" in data.verdict.effect
+    assert data.next_steps[0].heading == "Use ets"
+
+
+def test_calibrated_scores_are_left_alone():
+    logits, y = make_problem(4000, 3, sharpness=1.0)
+    data = build_report(logits, y, logits=True, methods=["ts"])
+    assert data.verdict.level in ("good", "unclear")
+    assert data.verdict.helps == "no"
+    assert data.next_steps[0].heading == "Leave the scores as they are"
+
+
+def test_the_folds_of_the_diagrams_are_those_of_the_table():
+    logits, y = make_problem(300, 3)
+    data = build_report(logits, y, logits=True, methods=["ts"], method="irova", random_state=3)
+    assert float(data.comparison["irova"].gain) == pytest.approx(float(data.gain), abs=1e-12)
+    assert float(data.comparison["irova"].nll) == pytest.approx(float(data.after.nll), abs=1e-12)
+
+
+def test_data_are_plain(report_file, small_report):
+    for data in (report_file[1], small_report):
+        json.dumps(data.to_dict(), allow_nan=False)
+        with pytest.raises(AttributeError):
+            data.title = "other"
+
+
+def test_the_same_seed_gives_the_same_report():
+    logits, y = make_problem(150, 3)
+    first, second = (build_report(logits, y, logits=True, methods=["ts"], random_state=5).to_dict() for _ in range(2))
+    for report in (first, second):
+        for result in report["comparison"]["results"]:
+            del result["seconds"]
+    assert first == second
+
+
+def test_few_rows(small_report):
+    assert small_report.curve is None
+    assert "too few rows" in small_report.curve_answer
+    assert small_report.verdict.level == "unclear"
+    assert len(small_report.classes) == 3
+
+
+@pytest.mark.parametrize("vector", [True, False])
+def test_two_classes(vector):
+    logits, y = make_problem(300, 2)
+    p = softmax(logits)
+    data = build_report(p[:, 1] if vector else p, y, methods=["ts"], method="platt")
+    assert data.before.error.notion == ("binary" if vector else "top-label")
+    assert [row.name for row in data.classes] == ["1"]
+    assert ("class 1" in data.subject) == vector
+    assert float(data.before.brier) == pytest.approx(float(data.comparison["identity"].brier))
+
+
+def test_absent_classes_are_named(hostile_file):
+    _, data = hostile_file
+    assert data.absent == ("日本",)
+    assert any("日本" in step.text for step in data.next_steps)
+
+
+def test_a_fitted_map_is_judged_as_it_is():
+    logits, y = make_problem(400, 3)
+    fitted = calibrator("ts", logits=True).fit(logits[:200], y[:200])
+    data = build_report(logits[200:], y[200:], logits=True, method=fitted, methods=["irm"])
+    expected = calibration_gain(logits[200:], fitted, y[200:], logits=True)
+    assert data.method == "TemperatureScaling()"
+    assert float(data.gain) == pytest.approx(float(expected), abs=1e-12)
+    assert [result.name for result in data.comparison.results].count("TemperatureScaling()") == 1
+    with pytest.raises(ValueError, match="disagree"):
+        build_report(softmax(logits), y, method=fitted)
+
+
+def test_weights_count_rows_and_warn_once():
+    logits, y = make_problem(200, 3)
+    weight = np.r_[np.zeros(50), np.ones(150)]
+    data = build_report(logits, y, logits=True, methods=["ts"], sample_weight=weight)
+    assert data.n_evaluation == 150
+    with pytest.warns(UserWarning, match="importance") as found:
+        build_report(logits, y, logits=True, methods=["ts"], sample_weight=np.full(200, 0.5))
+    assert len(found) == 1
+    build_report(logits, y, logits=True, methods=["ts"], sample_weight=np.full(200, 0.5), weights="importance")
+
+
+def test_progress_goes_from_nothing_to_all():
+    logits, y = make_problem(100, 3)
+    seen = []
+    build_report(logits, y, logits=True, methods=["ts"], progress=lambda *step: seen.append(step))
+    done = [step[0] for step in seen]
+    assert done == sorted(done)
+    assert done[0] == 0
+    assert seen[-1] == (100, 100, "done")
+
+
+def test_a_method_that_fails_is_listed():
+    class Broken:
+        def fit(self, scores, y):
+            msg = "<no>"
+            raise RuntimeError(msg)
+
+        def predict_proba(self, scores):
+            return scores
+
+    logits, y = make_problem(100, 3)
+    data = build_report(softmax(logits), y, methods={"broken": Broken(), "ts": "ts"})
+    assert "<no>" in data.comparison["broken"].failure
+
+
+def test_bad_input_is_refused_before_the_work(tmp_path):
+    logits, y = make_problem(100, 3)
+    with pytest.raises(ValueError, match="logits=True"):
+        build_report(logits, y)
+    with pytest.raises(ValueError, match="no map called"):
+        build_report(logits, y, logits=True, method="nothing")
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        write_report(tmp_path / "none" / "report.html", logits, y, logits=True)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,110 @@
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from mixnmatch import __version__
+from mixnmatch.report import render
+from mixnmatch.report.page import SECTIONS, safe_json
+
+VOID = {"meta", "link", "input", "br", "img"}
+
+
+class Page(HTMLParser):
+    """Elements of a page; an error where one is not closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self._open, self.text = [], [], []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        if self._open and self._open[-1] not in ("script", "style"):
+            self.text.append(data)
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(params=["report_file", "hostile_file", "small_report"])
+def page(request):
+    found = request.getfixturevalue(request.param)
+    data = found[1] if isinstance(found, tuple) else found
+    return Page(render(data)), data
+
+
+def test_all_sections_and_links_lead_somewhere(page):
+    parsed, data = page
+    ids = [attributes["id"] for _, attributes in parsed.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert {name for name, _ in SECTIONS} < set(ids)
+    for attributes in parsed.all("a"):
+        assert attributes["href"].removeprefix("#") in ids
+    for _, attributes in parsed.elements:
+        for name in ("aria-labelledby", "aria-describedby"):
+            assert set(attributes.get(name, "").split()) <= set(ids)
+    text = " ".join(parsed.text)
+    for expected in (data.title, data.verdict.headline, data.verdict.effect, data.curve_answer, __version__):
+        assert expected in text
+    for result in data.comparison.results:
+        assert ("uncalibrated" if result.name == "identity" else result.name) in text
+
+
+def test_nothing_runs_or_loads_but_our_own(page):
+    parsed, _ = page
+    scripts = parsed.all("script")
+    assert [s.get("type", "run") for s in scripts] == ["application/json", "run"]
+    assert not {"img", "iframe", "object", "embed", "b", "i"} & {tag for tag, _ in parsed.elements}
+    for tag, attributes in parsed.elements:
+        assert "src" not in attributes
+        assert not [name for name in attributes if name.startswith("on")]
+        assert "style" not in attributes, "the policy forbids it"
+        if "href" in attributes:
+            assert attributes["href"].startswith("#") or (tag, attributes["href"]) == ("link", "data:,")
+    policy = next(m["content"] for m in parsed.all("meta") if m.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+
+
+def test_figures_and_tables_have_words(page):
+    parsed, _ = page
+    for attributes in parsed.all("svg"):
+        assert attributes.get("aria-hidden") == "true" or attributes["role"] == "img"
+    assert len(parsed.all("caption")) == len(parsed.all("table"))
+    assert all("scope" in attributes for attributes in parsed.all("th"))
+    levels = [int(tag[1]) for tag, _ in parsed.elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
+
+
+def test_no_number_is_missing_in_the_drawings(page):
+    _, data = page
+    assert not re.search(r'(?:d|x|y|cx|cy|x1|y1)="[^"]*(?:nan|inf)', render(data))
+
+
+def test_rendering_is_a_function_of_the_data(report_file):
+    path, data = report_file
+    assert path.read_text(encoding="utf-8") == render(data)
+
+
+def test_json_cannot_end_its_element():
+    nasty = {"a": "</script><!--", "b": "&\u2028"}
+    text = safe_json(nasty)
+    assert "<" not in text
+    assert ">" not in text
+    assert text.isascii()
+    assert json.loads(text) == nasty

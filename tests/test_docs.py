@@ -1,0 +1,148 @@
+"""Every example in the README and on the pages of the documentation runs, and prints what the page says it prints.
+
+Blocks of ``python`` of a page share a namespace and run in order, in a directory of their own. A ``text`` block right
+after one is what it prints. In ``console`` blocks, lines that start with ``$ mixnmatch`` are run; other commands are
+not. The line before a block may be ``<!-- no-test: reason -->``, or ``<!-- needs: package -->`` for a block that is left
+out where a package is not installed.
+"""
+
+import ast
+import doctest
+import io
+import re
+import shlex
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mixnmatch import calibrators
+from mixnmatch.cli.app import cli
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "api").glob("*.md")]
+)
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+FENCE = re.compile(r"^(`{3,})\s*(\S*)\s*$")
+MARK = re.compile(r"^<!-- (no-test|needs): (.+) -->$")
+LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page: its language, the line it starts on, its text and the mark before it."""
+
+    language: str
+    line: int
+    text: str
+    mark: tuple[str, str] | None
+    follows: bool  # only blank lines between this block and the one before
+
+
+def blocks_of(page):
+    lines = page.read_text(encoding="utf-8").splitlines()
+    found, start, fence, language, last_end = [], None, "", "", None
+    for number, line in enumerate(lines):
+        match = FENCE.match(line)
+        if start is None and match:
+            start, fence, language = number, match[1], match[2]
+        elif start is not None and line.strip() == fence:
+            before = MARK.match(lines[start - 1].strip()) if start else None
+            follows = last_end is not None and not any(text.strip() for text in lines[last_end + 1 : start])
+            text = "\n".join(lines[start + 1 : number]) + "\n"
+            found.append(Block(language, start + 2, text, (before[1], before[2]) if before else None, follows))
+            start, last_end = None, number
+    assert start is None, f"a block of {page.name} is not closed"
+    return found
+
+
+def is_run(block):
+    if block.mark is None:
+        return True
+    kind, what = block.mark
+    return kind == "needs" and all(find_spec(name.strip()) for name in what.split(","))
+
+
+def check(got, wanted, where):
+    assert doctest.OutputChecker().check_output(wanted, got, OPTIONS), f"{where} prints\n{got}\nbut says\n{wanted}"
+
+
+def run_python(block, namespace, page):
+    # Blank lines before it give the code the line numbers that it has on the page.
+    tree = ast.parse("\n" * (block.line - 1) + block.text, filename=str(page))
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(compile(tree, str(page), "exec"), namespace)
+    return printed.getvalue()
+
+
+def commands_of(block):
+    """Commands of a console block with what is printed after each."""
+    found = []
+    for line in block.text.splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], []))
+        elif found:
+            found[-1][1].append(line)
+    return [(command, "\n".join(lines)) for command, lines in found]
+
+
+def run_console(block, page):
+    for command, wanted in commands_of(block):
+        name, *arguments = shlex.split(command, comments=True)
+        if name != "mixnmatch":
+            continue
+        result = CliRunner().invoke(cli, arguments, prog_name="mixnmatch")
+        assert result.exit_code == 0, f"{page.name}: {command}\n{result.output}"
+        if wanted.strip():
+            check(result.output, wanted, f"{page.name}: {command}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_examples_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    namespace = {"__name__": "__main__"}
+    printed = None
+    for block in blocks_of(page):
+        if not is_run(block):
+            printed = None
+        elif block.language == "python":
+            printed = run_python(block, namespace, page)
+        elif block.language == "text" and block.follows and printed is not None:
+            check(printed, block.text, f"{page.name}, line {block.line}: the block before")
+            printed = None
+        elif block.language == "console":
+            run_console(block, page)
+            printed = None
+        else:
+            printed = None
+
+
+def test_marks_are_about_blocks():
+    for page in PAGES:
+        marks = sum(bool(MARK.match(line.strip())) for line in page.read_text(encoding="utf-8").splitlines())
+        assert marks == sum(block.mark is not None for block in blocks_of(page)), page.name
+
+
+def test_relative_links_lead_somewhere():
+    for page in [*PAGES, ROOT / "CHANGELOG.md"]:
+        for target in LINK.findall(page.read_text(encoding="utf-8")):
+            path = target.partition("#")[0]
+            if path and "://" not in path and not path.startswith("mailto:"):
+                assert (page.parent / path).exists(), f"{page.name} links to {target}, which does not exist"
+
+
+def test_the_readme_lists_every_method():
+    rows = re.findall(r"^\| `([a-z-]+)` \|.*\| (yes|no)[^|]*\|$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert dict(rows) == {line.name: "yes" if line.accuracy_preserving else "no" for line in calibrators()}
+
+
+def test_the_guide_to_choosing_lists_every_command():
+    text = (ROOT / "docs" / "getting_started.md").read_text("utf-8")
+    missing = [name for name in cli.list_commands(None) if f"`{name}`" not in text]
+    assert not missing
