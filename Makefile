@@ -12,7 +12,7 @@ $(VENV)/core: pyproject.toml
 	touch $@
 
 $(VENV)/all: pyproject.toml $(VENV)/core
-	$(PIP) install --editable ".[fast,plot,parquet,test,dev]"
+	$(PIP) install --editable ".[fast,plot,parquet,test,dev,docs]"
 	touch $@
 
 demo: $(VENV)/core  ## calibrate the embedded sample and write a report to out/
@@ -25,6 +25,9 @@ check: $(VENV)/all  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/all  ## the documentation site, warnings are errors
+	$(BIN)/sphinx-build -q -W --keep-going docs site
 
 lowest:  ## all tests with the lowest versions that pyproject.toml admits
 	$(PYTHON) -m venv .venv-lowest

@@ -25,7 +25,7 @@ from mixnmatch.selection.text import table
 
 # The rules of auto were fixed on either half and tried on the other one (see the docs).
 FIRST_HALF = ("focalcal", "luferrer", "sctl", "vlm")
-PRESERVING = ("identity", "ts", "ets", "irm", "irm-ts", "irm-ets", "iop", "auto (keeps accuracy)")
+PRESERVING = ("identity", "ts", "ets", "irm", "irm-ts", "irm-ets", "iop")
 MATRIX_TO = 200
 
 
@@ -40,6 +40,7 @@ def methods(logits: bool, n_classes: int) -> dict[str, Any]:
     made["auto"] = Auto(logits=logits)
     made["auto (brier)"] = Auto(logits=logits, scoring="brier")
     made["auto (keeps accuracy)"] = Auto(logits=logits, accuracy_preserving=True)
+    made["auto (keeps accuracy, brier)"] = Auto(logits=logits, accuracy_preserving=True, scoring="brier")
     return made
 
 
@@ -90,7 +91,11 @@ def run(name: str, path: Path, pair: Path | None, seed: int, rows: int, cache: P
         if method in results:
             continue
         began = time.perf_counter()
-        calibration.fit(x, y)
+        try:
+            calibration.fit(x, y)
+        except ValueError as error:
+            print(f"{name}: {method} failed: {error}", flush=True)
+            continue
         seconds = time.perf_counter() - began
         results[method] = [*losses(calibration.predict_proba(x_new), y_new), seconds]
         if kept is not None:
@@ -143,13 +148,13 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="folder that keeps results between runs")
     parser.add_argument("--rows", type=int, default=5000, help="calibration rows, at most")
     parser.add_argument("--seeds", type=int, default=1, help="splits of each file that is not a pair")
-    parser.add_argument("--classes", type=int, default=1000, help="leave out files with more classes")
+    parser.add_argument("--classes", type=int, nargs=2, default=(2, 1000), help="fewest and most classes of a file")
     given = parser.parse_args()
     if given.cache is not None:
         given.cache.mkdir(parents=True, exist_ok=True)
     results = {}
     for name, path, pair, seed in tasks(given.folder, given.seeds):
-        if read(path)[0].shape[1] > given.classes:
+        if not given.classes[0] <= read(path)[0].shape[1] <= given.classes[1]:
             continue
         results[name] = run(name, path, pair, seed, given.rows, given.cache)
         print(f"{name}: {sum(found[3] for found in results[name].values()):.0f} s", flush=True)
@@ -172,7 +177,8 @@ def report(results: dict[str, dict[str, list[float]]], path: Path | None) -> Non
             for field, against, kind in (
                 ([*others, "auto"], "sms", "all, auto by log loss"),
                 ([*others, "auto (brier)"], "sms", "all, auto by squared error"),
-                ([m for m in PRESERVING if m in everything], "irm-ets", "accuracy-preserving"),
+                ([*PRESERVING, "auto (keeps accuracy)"], "iop", "accuracy-preserving, auto by log loss"),
+                ([*PRESERVING, "auto (keeps accuracy, brier)"], "iop", "accuracy-preserving, auto by squared error"),
             ):
                 lines = league(part, field, measure, against)
                 show(f"{label}, {which} ({len(part)} data sets), {kind}", lines, against)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from docutils.utils.math import latex2mathml
+
 from mixnmatch import __version__
 
 project = "mixnmatch"
@@ -16,7 +19,6 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
 ]
 source_suffix = {".md": "markdown"}
@@ -33,16 +35,26 @@ napoleon_use_ivar = True
 napoleon_use_rtype = False
 
 html_theme = "furo"
+html_math_renderer = "mathml"
 html_title = f"mixnmatch {__version__}"
 html_show_sphinx = False
 
 
 def leave_out_empty_folder(app: Any, page: str, source: list[str]) -> None:
     """Drop the list of pages about results where there are none yet: an empty pattern would be a warning."""
-    if page == "index" and not list(Path(app.srcdir, "results").glob("*.md")):
-        source[0] = source[0].replace("results/*\n", "")
+    if page == "index" and not list(Path(app.srcdir, "results").rglob("*.md")):
+        source[0] = source[0].replace("results/**\n", "")
+
+
+def write_mathml(writer: Any, node: nodes.Element) -> None:
+    """Write a formula as MathML, which browsers show by themselves: the site needs no network."""
+    block = isinstance(node, nodes.math_block)
+    formula = latex2mathml.tex2mathml(node.astext(), as_block=block)
+    writer.body.append(f'<div class="math">{formula}</div>' if block else formula)
+    raise nodes.SkipNode
 
 
 def setup(app: Any) -> None:
-    """Register what is done to pages before they are read."""
+    """Register what is done to pages before they are read, and how formulas are written."""
     app.connect("source-read", leave_out_empty_folder)
+    app.add_html_math_renderer("mathml", (write_mathml, None), (write_mathml, None))

@@ -26,6 +26,10 @@ def array(dtype, shape, **content):
     return {"array": {"dtype": dtype, "shape": shape, **content}}
 
 
+def pieces(document):
+    return document["fitted"]["second_"]["fitted"]["map_"]["fitted"]
+
+
 def rewrite(path, change):
     """Change the document and give it a checksum that fits, as a forger would."""
     document = json.loads(path.read_text())
@@ -106,8 +110,8 @@ def test_newer_formats_are_refused(saved):
         lambda m: m["fitted"]["first_"]["fitted"].update(beta_={"float": "nan"}),
         lambda m: m["fitted"]["first_"]["fitted"].update(member_weights_=array("<f8", [10**9], values=[1])),
         lambda m: m["fitted"]["first_"]["fitted"].update(member_weights_=array("|O", [1], base64="")),
-        lambda m: m["fitted"]["second_"]["fitted"]["map_"]["fitted"].update(offsets_=array("<i8", [2], values=[0, 9**9])),
-        lambda m: m["fitted"]["second_"]["fitted"]["map_"]["fitted"].update(knots_=array("<f8", [1], values=[0.5])),
+        lambda m: pieces(m).update(offsets_=array("<i8", [2], values=[0, 9**9])),
+        lambda m: pieces(m).update(knots_=array("<f8", [1], values=[0.5])),
         lambda m: m["fitted"]["second_"]["fitted"].update(mixing_=-3.0),
         lambda m: m["params"].update(__class__=1),
         lambda m: m.update(params=[1]),

@@ -126,3 +126,20 @@ def test_one_map_in_many_threads_gives_one_answer():
         thread.join()
     for answer in answers:
         np.testing.assert_array_equal(answer, expected)
+
+
+def test_blas_threads_are_as_before_after_overlapping_fits():
+    from threadpoolctl import threadpool_info
+
+    def blas():
+        return sorted(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
+
+    logits, y = make_problem(3000, 20)
+    fitted = TemperatureScaling(logits=True).fit(logits, y)
+    before = blas()
+    threads = [threading.Thread(target=fitted.predict_proba, args=(logits[: 500 * k],)) for k in range(1, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert blas() == before

@@ -136,11 +136,38 @@ def run_blocks(work: Callable[[int, int], T], ranges: list[tuple[int, int]]) -> 
             future.cancel()
 
 
+class _SharedLimit:
+    """The limit on BLAS threads: set by the first who asks, lifted by the last, whoever overlaps with whom."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._limit: Any = None
+
+    def acquire(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._limit = _blas_controller().limit(limits=1, user_api="blas")
+            self._users += 1
+
+    def release(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._limit.restore_original_limits()
+
+
+_limit = _SharedLimit()
+
+
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
     """Keep BLAS to one thread while our own threads run blocks, so that the two do not fight for the cores."""
-    with _blas_controller().limit(limits=1, user_api="blas"):
+    _limit.acquire()
+    try:
         yield
+    finally:
+        _limit.release()
 
 
 @cache

@@ -54,7 +54,7 @@ def test_says_what_it_did(fitted):
     assert stack.candidates_[0] == "identity"
     assert stack.candidate_weights_.sum() == pytest.approx(1)
     assert len(stack.members_) == len(stack.member_weights_) == np.count_nonzero(stack.candidate_weights_)
-    assert stack.loss_ <= stack.candidate_losses_.min() + 1e-9
+    assert stack.loss_ <= stack.candidate_losses_.min() + 0.002
     assert stack.gain_ == pytest.approx(stack.candidate_losses_[0] - stack.loss_)
     assert stack.gain_ > 3 * stack.gain_error_
     assert stack.cost_ > 0

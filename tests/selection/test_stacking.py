@@ -24,7 +24,7 @@ def squared(p, y, weight=None):
 def test_weights_are_the_optimum_on_the_simplex(make):
     p, y = members()
     objective = make(p, y)
-    weights = stack(objective, smallest=0.0)
+    weights = stack(objective, smallest=0.0, pull=0.0)
     assert weights.min() >= 0
     assert weights.sum() == pytest.approx(1)
     best = minimize(
@@ -66,6 +66,15 @@ def test_members_that_coincide_share_the_weight():
     p, y = members(n=100, m=1)
     weights = stack(log_loss(np.repeat(p, 3, axis=1), y))
     np.testing.assert_allclose(weights, 1 / 3, atol=1e-3)
+
+
+def test_weights_are_pulled_towards_equal_ones_where_rows_are_few():
+    p, y = members(n=8, seed=4)
+    free, pulled = stack(log_loss(p, y), pull=0.0), stack(log_loss(p, y), pull=1000.0)
+    assert np.abs(pulled - 0.25).max() < 0.01
+    assert np.abs(free - 0.25).max() > 0.1
+    many = np.tile(p, (2000, 1, 1)), np.tile(y, 2000)
+    np.testing.assert_allclose(stack(log_loss(*many)), free, atol=0.02)
 
 
 def test_single_member_has_all_the_weight():

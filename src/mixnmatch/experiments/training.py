@@ -11,7 +11,6 @@ import dataclasses
 import json
 import math
 import os
-import secrets
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +19,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from mixnmatch._files import atomic_write
 
 __all__ = [
     "EpochRecord",
@@ -278,18 +279,8 @@ def write_npz(path: str | os.PathLike[str], arrays: dict[str, npt.NDArray[Any]],
         raise ValueError(msg)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # not tempfile: its files are private to the user, and a replaced file would stay so
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            save: Callable[..., None] = np.savez_compressed if compress else np.savez
-            save(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    save: Callable[..., None] = np.savez_compressed if compress else np.savez
+    atomic_write(path, lambda file: save(file, **arrays))
 
 
 def require_torch() -> Any:

@@ -33,7 +33,7 @@ class Auto(CalibrationMap):
     Candidates :math:`T_m` are single maps and compositions, the identity among them. Each is fitted without each of
     the folds in turn; the weights w, on the simplex, minimise the proper score S of the outputs for the rows that were
     left out. Members with weight are then fitted to all rows. If the stack is not better than the identity on the rows
-    left out, it is the identity.
+    left out, it is the identity. With few rows the best weights are mostly noise: they are pulled towards equal ones.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class Auto(CalibrationMap):
 
     def _fit(self, source: RowSource) -> dict[str, Any]:
         from mixnmatch.selection.candidates import STAGES, menu, within
-        from mixnmatch.selection.crossfit import Bench, held
+        from mixnmatch.selection.crossfit import Bench, held, with_one_floor
 
         began = time.perf_counter()
         sample = source if source.n_rows < 2 * ROWS_TO_CHOOSE_BY else source.sampled(ROWS_TO_CHOOSE_BY)
@@ -176,13 +176,13 @@ class Auto(CalibrationMap):
             return self._as_identity(source, dropped, began)
         settings = {"logits": source.scores.logits and not source.chain}
         maps = {name: stage.make(**settings) for name, stage in STAGES.items()}
-        bench = Bench(rows, maps, self.cv, self.random_state)
+        bench = Bench(with_one_floor(rows), maps, self.cv, self.random_state)
+        whole = Bench(rows if sample is source else source, maps, self.cv, self.random_state)
         tried, outputs, seconds = self._try(bench, candidates, began)
         dropped += [candidate for candidate in candidates if candidate not in tried]
         report = self._weigh(tried, outputs)
         weights = report["candidate_weights_"]
         chosen = [(candidate, weight) for candidate, weight in zip(tried, weights, strict=True) if weight > 0]
-        whole = bench if sample is source else Bench(source, maps, self.cv, self.random_state)
         members = [_member(candidate, whole, bench) for candidate, _ in chosen]
         return {
             **report,

@@ -159,7 +159,7 @@ class BinaryMap(CalibrationMap):
     """A map of the positive class of a binary problem, that combinators can also fit to many problems at once.
 
     Subclasses implement ``_fit_columns(columns)``, which returns fitted arrays with the problems along their first
-    axis, and ``_transform(scores, problem_arrays)``. Used by itself it needs two classes.
+    axis, and ``_transform_columns(block, way)``. Used by itself it needs two classes.
     """
 
     def _fit(self, source: RowSource) -> dict[str, Any]:

@@ -104,7 +104,6 @@ CANDIDATES = (
     Candidate(("ts",), preserving=True),
     Candidate(("irm",), preserving=True),
     Candidate(("ets",), preserving=True),
-    Candidate(("ets", "irm"), preserving=True),
     Candidate(("iop",), preserving=True),
     Candidate(("iop", "irm"), preserving=True),
     Candidate(("svs",)),

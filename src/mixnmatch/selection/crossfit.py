@@ -34,6 +34,21 @@ def held(source: RowSource) -> RowSource:
     return RowSource(table, labels, weight, classes=source.classes)
 
 
+def with_one_floor(source: RowSource) -> RowSource:
+    """Probabilities held in memory as logarithms, zeros read as half of the smallest positive one of all rows.
+
+    Maps find that number themselves, on the rows they are fitted on, and clip other rows by it: a map fitted without a
+    fold would clip the smallest probabilities in it, and be judged by that.
+    """
+    table = source.scores
+    if table.logits or source.chain or source.folds or source.every > 1 or source.n_entries > HELD_ENTRIES:
+        return source
+    floor = source.log_floor()
+    blocks = list(source.map_blocks(lambda block: block))
+    values = np.concatenate([np.log(np.maximum(block.probabilities(), floor), dtype=np.float64) for block in blocks])
+    return RowSource(Scores(values, True), source.labels, source.weight, classes=source.classes)
+
+
 class Bench:
     """Fits sequences of maps to the rows outside each fold, and to all rows, each beginning of a sequence once.
 

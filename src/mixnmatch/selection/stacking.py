@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 # A member with less weight than this is left out: it costs time at prediction and gains nothing.
 SMALLEST_WEIGHT = 0.01
+# Weights are pulled towards equal ones as if by so many rows: with few rows the best weights are mostly noise.
+PULL = 10.0
 # What the constraint that weights sum to one weighs against the objective, before weights are normalised.
 CONSTRAINT = 1e4
 
@@ -96,41 +98,52 @@ class SquaredError:
         return 2 * (gram @ weights - self.weight @ self.at_label / n), 2 * gram
 
 
-def stack(objective: Objective, *, smallest: float = SMALLEST_WEIGHT, iterations: int = 100) -> Array:
-    """Weights on the simplex with the least mean loss; those below ``smallest`` are set to zero and the rest refitted.
+def stack(
+    objective: Objective, *, smallest: float = SMALLEST_WEIGHT, pull: float = PULL, iterations: int = 100
+) -> Array:
+    r"""Weights on the simplex with the least mean loss, pulled a little towards equal ones.
+
+    Weights below ``smallest`` are set to zero and the rest fitted again.
 
     Notes
     -----
-    Both losses are convex in the weights. Newton steps, each an exact quadratic problem on the simplex, converge in a
-    handful of iterations; squared error takes one.
+    What is minimised for M members and n rows is
+    :math:`\frac1n \sum_i S_i(w) + \frac{c}{2 n} \sum_m (w_m - 1/M)^2`, c being ``pull``. Both losses are convex in the
+    weights. Newton steps, each an exact quadratic problem on the simplex, converge in a handful of iterations; squared
+    error takes one.
     """
-    members = objective.n_members
-    free = np.arange(members)
+    free = np.arange(objective.n_members)
     while True:
-        weights = np.zeros(members)
-        weights[free] = 1 / len(free)
-        weights = _minimise(objective, weights, free, iterations)
+        weights = _minimise(objective, free, pull, iterations)
         keep = free[weights[free] >= smallest]
         if len(keep) == len(free) or not len(keep):
             return weights
         free = keep
 
 
-def _minimise(objective: Objective, weights: Array, free: NDArray[np.intp], iterations: int) -> Array:
-    value = objective.mean(weights)
+def _minimise(objective: Objective, free: NDArray[np.intp], pull: float, iterations: int) -> Array:
+    ridge, equal = pull / float(objective.weight.sum()), 1 / len(free)
+
+    def value_at(weights: Array) -> float:
+        return objective.mean(weights) + 0.5 * ridge * float(np.square(weights[free] - equal).sum())
+
+    weights = np.zeros(objective.n_members)
+    weights[free] = equal
+    value = value_at(weights)
     for _ in range(iterations):
-        gradient, hessian = objective.model(weights)
-        inner = hessian[np.ix_(free, free)]
-        step = np.zeros(len(weights))
-        step[free] = simplex_quadratic(inner, gradient[free] - inner @ weights[free]) - weights[free]
+        slope, curvature = objective.model(weights)
+        gradient = slope[free] + ridge * (weights[free] - equal)
+        hessian = curvature[np.ix_(free, free)] + ridge * np.eye(len(free))
+        step = simplex_quadratic(hessian, gradient - hessian @ weights[free]) - weights[free]
         promised = -float(gradient @ step)
-        if not promised > 1e-11 * max(abs(value), 1e-6):
+        if not promised > 1e-15 * max(abs(value), 1e-6):
             break
         length = 1.0
         while length > 1e-6:
-            trial = np.maximum(weights + length * step, 0.0)
+            trial = weights.copy()
+            trial[free] = np.maximum(weights[free] + length * step, 0.0)
             trial /= trial.sum()
-            found = objective.mean(trial)
+            found = value_at(trial)
             if found <= value - 1e-4 * length * promised:
                 break
             length /= 2
