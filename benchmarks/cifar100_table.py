@@ -183,16 +183,30 @@ def read_csv(path: Path) -> list[Row]:
         ]
 
 
+NUMBERS = ("accuracy", "nll", "brier", "gain", "ece", "changed", "seconds")
+
+
 def means(rows: list[Row]) -> dict[str, dict[str, float]]:
-    """Mean of every number over the splits, for each name; 'splits' says over how many."""
-    grouped: dict[str, list[Row]] = defaultdict(list)
+    """Mean of every number over the splits of a file, for each name; 'splits' says over how many.
+
+    Splits differ more than maps do. So a map that has seen only some of them gets what it is away from temperature
+    scaling on these, added to what temperature scaling has on all.
+    """
+    grouped: dict[str, dict[int, Row]] = defaultdict(dict)
     for row in rows:
-        grouped[row.name].append(row)
-    keys = ("accuracy", "nll", "brier", "gain", "ece", "changed", "seconds")
-    return {
-        name: {key: float(np.mean([getattr(row, key) for row in part])) for key in keys} | {"splits": len(part)}
-        for name, part in grouped.items()
-    }
+        grouped[row.name][row.split] = row
+    every = grouped["ts"]
+    found = {}
+    for name, part in grouped.items():
+        values = {}
+        for key in NUMBERS:
+            mean = np.mean([getattr(row, key) for row in part.values()])
+            if len(part) < len(every) and key not in ("changed", "seconds"):
+                mean += np.mean([getattr(row, key) for row in every.values()])
+                mean -= np.mean([getattr(every[split], key) for split in part])
+            values[key] = float(mean)
+        found[name] = values | {"splits": float(len(part))}
+    return found
 
 
 # Column: title, key, factor, format, and whether the largest (1) or the smallest (-1) number is the best.
@@ -208,15 +222,19 @@ COLUMNS = (
 
 
 def table(numbers: dict[str, dict[str, float]], most: float) -> list[str]:
-    """A Markdown table; the best number of a column is bold, names with fewer splits are starred."""
+    """A Markdown table; the best numbers of a column are bold, names with fewer splits are starred."""
     lines = ["| map | " + " | ".join(title for title, *_ in COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
-    best = {key: max(sign * values[key] for values in numbers.values()) for _, key, _, _, sign in COLUMNS if sign}
-    for name, values in numbers.items():
-        cells = []
-        for _, key, factor, form, sign in COLUMNS:
-            cell = format(factor * values[key], form)
-            cells.append(f"**{cell}**" if sign and sign * values[key] == best[key] else cell)
-        star = "\\*" if values["splits"] < most else ""
+    shown = {
+        name: [format(round(factor * values[key], 6) + 0.0, form) for _, key, factor, form, _ in COLUMNS]
+        for name, values in numbers.items()
+    }
+    for k, (*_, sign) in enumerate(COLUMNS):
+        if sign:  # uniform has no part in it: it is calibrated and knows nothing
+            best = max((cells[k] for name, cells in shown.items() if name != "uniform"), key=lambda c: sign * float(c))
+            for name, cells in shown.items():
+                cells[k] = f"**{best}**" if cells[k] == best and name != "uniform" else cells[k]
+    for name, cells in shown.items():
+        star = "\\*" if numbers[name]["splits"] < most else ""
         lines.append(f"| {name}{star} | " + " | ".join(cells) + " |")
     return lines
 
@@ -307,9 +325,10 @@ def page(rows: list[Row]) -> str:
         "",
         "## Averages over files",
         "",
-        "Every file counts the same. Gain: calibration gain, the decrease of the Brier score. Fit: processor seconds",
-        "of one fit. The lowest (accuracy, gain: highest) number of a column is bold. \\*: slow to fit, only the first",
-        "halves of the files that are halved.",
+        "Every file counts the same. Gain: calibration gain, the decrease of the Brier score. ECE: residual kernel",
+        "estimate, the default. Fit: processor seconds of one fit. The best of a column is bold, `uniform` left aside.",
+        "\\*: slow to fit, only on the first halves of files that are halved; the numbers are what `ts` has on all of",
+        "them plus the difference from `ts` on those.",
         "",
         *table(averaged(by_file), float(np.mean(list(most.values())))),
         "",

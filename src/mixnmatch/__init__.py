@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         score_decomposition,
     )
     from mixnmatch.maps import (
+        Auto,
         BayesianBinning,
         BetaScaling,
         Composition,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         IntraOrderPreserving,
         Isotonic,
         MatrixScaling,
+        NormalisedIsotonic,
         OneVsAll,
         PlattScaling,
         Pooled,
@@ -68,6 +70,7 @@ _HOMES = {
         "score_decomposition",
     ),
     "mixnmatch.maps": (
+        "Auto",
         "BayesianBinning",
         "BetaScaling",
         "Composition",
@@ -80,6 +83,7 @@ _HOMES = {
         "IntraOrderPreserving",
         "Isotonic",
         "MatrixScaling",
+        "NormalisedIsotonic",
         "OneVsAll",
         "PlattScaling",
         "Pooled",
@@ -97,6 +101,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Auto",
     "BayesianBinning",
     "BetaScaling",
     "BinaryMap",
@@ -114,6 +119,7 @@ __all__ = [
     "Isotonic",
     "MapFileError",
     "MatrixScaling",
+    "NormalisedIsotonic",
     "OneVsAll",
     "PlattScaling",
     "Pooled",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mixnmatch.maps.auto import Auto
 from mixnmatch.maps.base import BinaryMap, CalibrationMap
 from mixnmatch.maps.binning import BayesianBinning, HistogramBinning
 from mixnmatch.maps.combine import OneVsAll, Pooled
@@ -15,6 +16,7 @@ from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
 from mixnmatch.maps.gaussian_process import GaussianProcessCalibration
 from mixnmatch.maps.isotonic import Isotonic
 from mixnmatch.maps.logistic import BetaScaling, PlattScaling
+from mixnmatch.maps.normalised_isotonic import NormalisedIsotonic
 from mixnmatch.maps.order_preserving import IntraOrderPreserving
 from mixnmatch.maps.piecewise import PiecewiseMap
 from mixnmatch.maps.scaling import (
@@ -102,6 +104,9 @@ _ENTRIES = (
     Entry("histogram", _binary(HistogramBinning), "histogram binning, one-vs-all for many classes"),
     Entry("bbq", _binary(BayesianBinning), "Bayesian binning into quantiles, one-vs-all for many classes", 1),
     Entry("irm", _irm, "multi-class isotonic regression: one strict isotonic function for all classes"),
+    Entry(
+        "irm-normalised", _single(NormalisedIsotonic), "as irm, fitted with the normalisation inside"
+    ),
     Entry("irova", _one_vs_all, "isotonic regression one-vs-all"),
     Entry("irova-ts", _after(TemperatureScaling, _one_vs_all), "temperature scaling, then isotonic one-vs-all"),
     Entry("irova-ets", _after(EnsembleTemperatureScaling, _one_vs_all), "ETS, then isotonic one-vs-all"),
@@ -109,6 +114,7 @@ _ENTRIES = (
     Entry("irm-ets", _after(EnsembleTemperatureScaling, _irm), "ETS, then multi-class isotonic"),
     Entry("iop", _single(IntraOrderPreserving), "intra order-preserving: one monotone function of log-scores", 1),
     Entry("gpc", _single(GaussianProcessCalibration), "Gaussian-process calibration", 3),
+    Entry("auto", _single(Auto), "cross-validated stack of maps and compositions that does no harm", 3),
 )
 REGISTRY: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 

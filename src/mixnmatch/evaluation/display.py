@@ -110,7 +110,7 @@ class ReliabilityDisplay:
         **options
             Of :func:`reliability_curve`.
         """
-        logits = bool(options.pop("logits", getattr(fitted, "logits", False)))
+        logits = bool(options.pop("logits", _takes_logits(fitted)))
         after = fitted.predict_proba(scores)
         vector = np.ndim(scores) == 1
         before_curve = reliability_curve(scores, y, logits=logits, **options)
@@ -271,3 +271,10 @@ def _finish(ax: Any, below: Any, curves: Sequence[ReliabilityCurve], *, legend: 
         shaded = len(curves) == 1 and not (curves[0].kind == "histogram" and curves[0].band == "confidence")
         title = None if shaded else curves[0].band_text
         ax.legend(loc="upper left", fontsize="small", title=title, title_fontsize="small", framealpha=0.85)
+
+
+def _takes_logits(fitted: Any) -> bool:
+    """Whether a map, or the first of a composition, was made for logits."""
+    if isinstance(fitted, CalibrationMap):
+        return bool(fitted._input_settings()["logits"])
+    return bool(getattr(fitted, "logits", False))

@@ -45,7 +45,7 @@ def _mean_errors(path: Path, cells: Sequence[Cell], norm: int) -> Path:
         for name in here[0].estimates:
             axis.plot([cell.n for cell in here], [cell.row(name)["mae"] for cell in here], marker="o", label=name)
         axis.set(xscale="log", yscale="log", xlabel="number of samples", title=f"beta = {case}")
-        axis.set_ylabel(f"mean absolute error of ECE^{norm}")
+        axis.set_ylabel(f"mean absolute error of ECE$^{norm}$")
     axes[0][-1].legend(fontsize=7)
     figure.savefig(path, dpi=120)
     return path
@@ -61,9 +61,9 @@ def _distributions(path: Path, cells: Sequence[Cell], norm: int) -> Path:
         errors = {name: values - cell.truth for name, values in cell.estimates.items()}
         limit = float(np.quantile(np.abs(np.concatenate(list(errors.values()))), 0.995)) or 1.0
         for name, values in errors.items():
-            axis.hist(np.clip(values, -limit, limit), bins=60, histtype="step", density=True, label=name)
+            axis.hist(np.clip(values, -limit, limit), bins=30, histtype="step", density=True, label=name)
         axis.axvline(0.0, color="grey", linewidth=0.8)
-        axis.set(title=f"beta = {cell.case}, n = {cell.n}", xlabel=f"error of ECE^{norm}")
+        axis.set(title=f"beta = {cell.case}, n = {cell.n}", xlabel=f"error of ECE$^{norm}$")
     axes[0][-1].legend(fontsize=7)
     figure.savefig(path, dpi=120)
     return path

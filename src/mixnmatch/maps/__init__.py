@@ -1,5 +1,6 @@
 """Calibration maps, one small module each, and the combinators that turn maps into maps."""
 
+from mixnmatch.maps.auto import Auto
 from mixnmatch.maps.binning import BayesianBinning, HistogramBinning
 from mixnmatch.maps.combine import OneVsAll, Pooled
 from mixnmatch.maps.composition import Composition
@@ -8,6 +9,7 @@ from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
 from mixnmatch.maps.gaussian_process import GaussianProcessCalibration
 from mixnmatch.maps.isotonic import Isotonic
 from mixnmatch.maps.logistic import BetaScaling, PlattScaling
+from mixnmatch.maps.normalised_isotonic import NormalisedIsotonic
 from mixnmatch.maps.order_preserving import IntraOrderPreserving
 from mixnmatch.maps.scaling import (
     DirichletScaling,
@@ -21,6 +23,7 @@ from mixnmatch.maps.trivial import Identity, Uniform
 
 # Maps that a file may name. A name in this list stays loadable for ever.
 SAVABLE = (
+    Auto,
     BayesianBinning,
     BetaScaling,
     Composition,
@@ -33,6 +36,7 @@ SAVABLE = (
     IntraOrderPreserving,
     Isotonic,
     MatrixScaling,
+    NormalisedIsotonic,
     OneVsAll,
     PlattScaling,
     Pooled,
@@ -45,6 +49,7 @@ SAVABLE = (
 
 __all__ = [
     "SAVABLE",
+    "Auto",
     "BayesianBinning",
     "BetaScaling",
     "Composition",
@@ -57,6 +62,7 @@ __all__ = [
     "IntraOrderPreserving",
     "Isotonic",
     "MatrixScaling",
+    "NormalisedIsotonic",
     "OneVsAll",
     "PlattScaling",
     "Pooled",
