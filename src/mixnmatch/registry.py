@@ -104,9 +104,7 @@ _ENTRIES = (
     Entry("histogram", _binary(HistogramBinning), "histogram binning, one-vs-all for many classes"),
     Entry("bbq", _binary(BayesianBinning), "Bayesian binning into quantiles, one-vs-all for many classes", 1),
     Entry("irm", _irm, "multi-class isotonic regression: one strict isotonic function for all classes"),
-    Entry(
-        "irm-normalised", _single(NormalisedIsotonic), "as irm, fitted with the normalisation inside"
-    ),
+    Entry("irm-normalised", _single(NormalisedIsotonic), "as irm, fitted with the normalisation inside"),
     Entry("irova", _one_vs_all, "isotonic regression one-vs-all"),
     Entry("irova-ts", _after(TemperatureScaling, _one_vs_all), "temperature scaling, then isotonic one-vs-all"),
     Entry("irova-ets", _after(EnsembleTemperatureScaling, _one_vs_all), "ETS, then isotonic one-vs-all"),
