@@ -23,7 +23,8 @@ from mixnmatch import calibrator
 from mixnmatch.maps.auto import Auto
 from mixnmatch.selection.text import table
 
-# The rules of auto were fixed on either half and tried on the other one (see the docs).
+# Halves by source, to see whether the ranking depends on the files. The rules of auto (candidates, pull) were chosen while
+# looking at files of both halves, so neither is unseen data for them.
 FIRST_HALF = ("focalcal", "luferrer", "sctl", "vlm")
 PRESERVING = ("identity", "ts", "ets", "irm", "irm-ts", "irm-ets", "iop")
 MATRIX_TO = 200

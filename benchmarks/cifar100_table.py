@@ -24,7 +24,6 @@ import mixnmatch as mm
 from mixnmatch.evaluation.error import calibration_error
 from mixnmatch.evaluation.gain import calibration_gain
 from mixnmatch.evaluation.scores import accuracy, brier_score, log_loss
-from mixnmatch.maps.normalised_isotonic import NormalisedIsotonic
 
 CALIBRATION_ROWS = 5000
 # Names that take long to fit see fewer of the random halves.
@@ -49,7 +48,6 @@ def methods() -> dict[str, Build]:
         line.name: lambda logits, name=line.name: mm.calibrator(name, logits=logits)  # type: ignore[misc]
         for line in mm.calibrators()
     }
-    found.setdefault("irm-normalised", lambda logits: NormalisedIsotonic(logits=logits))
     ets = mm.EnsembleTemperatureScaling
     found["sms >> irm"] = lambda logits: sms(logits) >> irm()
     found["sms >> irm, cv=5"] = lambda logits: mm.Composition(sms(logits), irm(), cv=5)
@@ -245,6 +243,7 @@ def averaged(by_file: dict[str, dict[str, dict[str, float]]]) -> dict[str, dict[
     return {
         name: {key: float(np.mean([numbers[name][key] for numbers in found])) for key in found[0][name]}
         for name in found[0]
+        if all(name in numbers for numbers in found)
     }
 
 

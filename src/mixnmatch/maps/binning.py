@@ -40,7 +40,7 @@ class HistogramBinning(PiecewiseMap):
 
     Examples
     --------
-    >>> map = HistogramBinning(bins=2, smoothing=0).fit([0.1, 0.3, 0.4, 0.8], [0, 1, 0, 1])
+    >>> map = HistogramBinning(bins=2, strategy="width", smoothing=0).fit([0.1, 0.3, 0.4, 0.8], [0, 1, 0, 1])
     >>> map.predict_proba([0.2, 0.9])[:, 1].round(3)
     array([0.333, 1.   ])
     """

@@ -66,7 +66,7 @@ class EnsembleTemperatureScaling(CalibrationMap):
     >>> scores = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.4, 0.6]]
     >>> map = EnsembleTemperatureScaling(loss="brier").fit(scores, [0, 1, 1, 1])
     >>> map.predict_proba([[0.9, 0.1]]).round(3)
-    array([[0.718, 0.282]])
+    array([[0.75, 0.25]])
     """
 
     accuracy_preserving = True
