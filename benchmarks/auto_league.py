@@ -23,8 +23,8 @@ from mixnmatch import calibrator
 from mixnmatch.maps.auto import Auto
 from mixnmatch.selection.text import table
 
-# Halves by source, to see whether the ranking depends on the files. The rules of auto (candidates, pull) were chosen while
-# looking at files of both halves, so neither is unseen data for them.
+# Halves by source, to see whether the ranking depends on the files. The rules of auto (candidates, pull) were chosen
+# while looking at files of both halves, so neither is unseen data for them.
 FIRST_HALF = ("focalcal", "luferrer", "sctl", "vlm")
 PRESERVING = ("identity", "ts", "ets", "irm", "irm-ts", "irm-ets", "iop")
 MATRIX_TO = 200

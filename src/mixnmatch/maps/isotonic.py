@@ -120,7 +120,9 @@ class Gaps:
 
 
 def _positives(columns: Columns) -> list[Positives]:
-    parts = list(columns.map_blocks(_block_positives))
+    # Both passes cut a chained source alike: a matrix product rounds differently in blocks of another size, and a
+    # positive must not fall below its own knot.
+    parts = list(columns.map_blocks(_block_positives, block_bytes=SORT_BYTES if columns.source.chain else None))
     scores = np.concatenate([part[0] for part in parts])
     problem = np.concatenate([part[1] for part in parts])
     weight = np.concatenate([part[2] for part in parts])
@@ -192,7 +194,7 @@ def _function(positives: Positives, gaps: Gaps, shape: str) -> Piecewise:
 
     if len(positives.scores) == 0:  # a class without positives: probability 0 everywhere
         return Piecewise(np.zeros(1), np.zeros(1), np.zeros(1), 0.0)
-    weight = gaps.weight[1:]
+    weight = np.maximum(gaps.weight[1:], positives.weight)
     fitted = isotonic_regression(positives.weight / weight, weights=weight)
     starts = fitted.blocks[:-1]
     value = np.minimum(fitted.x[starts], 1.0)
