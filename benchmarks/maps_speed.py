@@ -64,6 +64,9 @@ def scikit_learn_temperature(logits: np.ndarray, labels: np.ndarray) -> None:
         def decision_function(self, X):
             return X
 
+        def predict(self, X):
+            return X.argmax(axis=1)
+
     frozen = FrozenEstimator(PassThrough().fit(logits, labels))
     CalibratedClassifierCV(frozen, method="temperature").fit(logits, labels)
 

@@ -29,10 +29,11 @@ def test_row_results_match_the_formulas(backend, dtype, tolerance, n_classes):
     np.testing.assert_allclose(
         backend.nll_rows(x, y, beta), [np.log(p[rows, y]), u[rows, y] - mean, variance], atol=tolerance, rtol=tolerance
     )
-    parts = [p[rows, y], d[rows, y], (p * p).sum(axis=1), (p * d).sum(axis=1)]
-    np.testing.assert_allclose(backend.brier_rows(x, y, beta), parts, atol=tolerance)
+    parts = [p[rows, y], d[rows, y], (p * p).sum(axis=1), (p * d).sum(axis=1), (d * d).sum(axis=1), variance]
+    np.testing.assert_allclose(backend.brier_rows(x, y, beta), parts, atol=tolerance, rtol=tolerance)
     parts += [q[rows, y], (q * q).sum(axis=1), (p * q).sum(axis=1), (q * d).sum(axis=1)]
-    np.testing.assert_allclose(backend.mixture_rows(x, y, beta), parts, atol=tolerance)
+    parts.append((q * d * (u - mean[:, None])).sum(axis=1))
+    np.testing.assert_allclose(backend.mixture_rows(x, y, beta), parts, atol=tolerance, rtol=tolerance)
     out = np.empty_like(x)
     backend.mixture_into(x, beta, np.array([0.5, 0.3, 0.2]), out)
     np.testing.assert_allclose(out, 0.5 * p + 0.3 * q + 0.2 / n_classes, atol=tolerance)

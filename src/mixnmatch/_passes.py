@@ -20,15 +20,16 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# Half of a typical 1 MiB second-level cache: a block and what a kernel writes beside it stay in it together.
-BLOCK_BYTES = 1 << 19
+# Half of a typical 1 MiB second-level cache: a block and what a kernel writes beside it stay in it together. Compiled
+# kernels keep what they need of a row in registers: for them a block only has to be worth its call.
+BLOCK_BYTES = {"numpy": 1 << 19, "numba": 1 << 21}
 
 
 @dataclass(frozen=True)
 class Engine:
-    """How passes are run in this context: bytes in a block, threads (None: all cores we may use), and kernels."""
+    """How passes are run here: bytes in a block (None: by the kernels), threads (None: all we may use), and kernels."""
 
-    block_bytes: int = BLOCK_BYTES
+    block_bytes: int | None = None
     threads: int | None = None
     backend: str = "auto"
 
@@ -82,9 +83,11 @@ def available_threads() -> int:
     return os.cpu_count() or 1
 
 
-def row_ranges(n_rows: int, row_bytes: int, *, block_bytes: int | None = None) -> list[tuple[int, int]]:
+def row_ranges(
+    n_rows: int, row_bytes: int, *, block_bytes: int | None = None, backend: str = "numpy"
+) -> list[tuple[int, int]]:
     """Cut ``n_rows`` rows of ``row_bytes`` bytes each into consecutive ranges that fit the cache."""
-    size = block_bytes if block_bytes is not None else _engine.get().block_bytes
+    size = block_bytes or _engine.get().block_bytes or BLOCK_BYTES[backend]
     step = max(1, size // max(1, row_bytes))
     return [(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 

@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 # Below this a zero is not told from a number: probabilities are read as at least so much where logarithms are taken.
 SMALLEST_PROBABILITY = 1e-37
+# Tables of two classes up to this many entries are turned into log-odds once instead of in every pass.
+ODDS_ENTRIES = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,9 @@ class Block:
 
     values: NDArray[Any]
     form: str  # "probabilities", "logits" or "log-probabilities" (what fitted maps hand on)
-    span: tuple[int, int]  # first and last row of the table that the block was cut from
+    index: NDArray[np.intp] | range  # which rows of the user's table these are
     labels: NDArray[np.intp] | None = None
     weight: NDArray[np.float64] | None = None
-    chosen: NDArray[np.bool_] | None = None  # which rows of the span take part; None: all
     uneven: bool = False  # rows of probabilities may be off the simplex by more than rounding
     backend: str = "numpy"
 
@@ -44,12 +45,12 @@ class Block:
 
     def folds(self, n_folds: int, seed: int) -> NDArray[np.intp]:
         """Fold of each row of the block."""
-        fold = fold_of(*self.span, n_folds, seed)
-        return fold if self.chosen is None else fold[self.chosen]
+        return fold_of(self.index, n_folds, seed)
 
     def rows(self, which: NDArray[np.bool_]) -> Block:
         """Scores of some of the rows, without labels and weights."""
-        return Block(self.values[which], self.form, self.span, uneven=self.uneven, backend=self.backend)
+        index = np.asarray(self.index)[which]
+        return Block(self.values[which], self.form, index, uneven=self.uneven, backend=self.backend)
 
     @property
     def y(self) -> NDArray[np.intp]:
@@ -109,15 +110,15 @@ class Fold:
     keep: bool  # True: only the rows of the fold; False: all others
     seed: int = 0
 
-    def members(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Which of the rows ``start`` to ``stop`` take part."""
-        inside: NDArray[np.bool_] = fold_of(start, stop, self.n_folds, self.seed) == self.index
+    def members(self, index: NDArray[np.intp] | range) -> NDArray[np.bool_]:
+        """Which of the rows take part."""
+        inside: NDArray[np.bool_] = fold_of(index, self.n_folds, self.seed) == self.index
         return inside if self.keep else ~inside
 
 
-def fold_of(start: int, stop: int, n_folds: int, seed: int = 0) -> NDArray[np.intp]:
-    """Fold of each row index from ``start`` to ``stop``: a 64-bit mix of the index, so that order carries nothing."""
-    h = np.arange(start, stop, dtype=np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % 2**64)
+def fold_of(index: NDArray[np.intp] | range, n_folds: int, seed: int = 0) -> NDArray[np.intp]:
+    """Fold of each row index: a 64-bit mix of the index, so that order carries nothing."""
+    h = np.asarray(index, dtype=np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % 2**64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         h = (h ^ (h >> np.uint64(shift))) * np.uint64(factor)
     return ((h ^ (h >> np.uint64(31))) % np.uint64(n_folds)).astype(np.intp)
@@ -133,7 +134,7 @@ class RowSource:
     chain: tuple[CalibrationMap, ...] = ()
     folds: tuple[Fold, ...] = ()
     classes: NDArray[Any] | None = None
-    every: int = 1  # read only every so-many-th row: a cheap look at the data before the full passes
+    index: NDArray[np.intp] | None = None  # rows of the user's table, where this is a sample of it
 
     @property
     def n_rows(self) -> int:
@@ -164,8 +165,40 @@ class RowSource:
         return replace(self, folds=(*self.folds, Fold(index, n_folds, keep, seed)))
 
     def sampled(self, at_most: int) -> RowSource:
-        """About ``at_most`` rows spread evenly over the table, the same ones however it is cut."""
-        return replace(self, every=max(1, self.n_rows // at_most))
+        """About ``at_most`` rows spread evenly over the table, copied for a cheap look before the full passes.
+
+        A table that is hardly larger than that is returned as it is.
+        """
+        step = self.n_rows // at_most
+        if step < 2:
+            return self
+        pick = slice(None, None, step)
+        index = np.arange(self.n_rows)[pick] if self.index is None else self.index[pick]
+        sample = replace(
+            self,
+            scores=replace(self.scores, values=np.array(self.scores.values[pick])),
+            labels=None if self.labels is None else self.labels[pick],
+            weight=None if self.weight is None else self.weight[pick],
+            index=index,
+        )
+        sample.__dict__["backend"] = self.backend  # chosen once for a fit, looks included
+        return sample if sample.total_weight() > 0 else self
+
+    def as_log_odds(self, floor: float) -> RowSource:
+        """Binary probabilities that fit into memory as a vector of log-odds, so that passes take no logarithms."""
+        small = self.n_classes == 2 and not self.scores.logits and self.n_entries <= ODDS_ENTRIES
+        if self.chain or not small:
+            return self
+        ranges = row_ranges(self.n_rows, self.scores.row_bytes, backend="numba")
+        plain = RowSource(self.scores)
+
+        def odds(start: int, stop: int) -> NDArray[np.float64]:
+            logs = plain.block(start, stop).log_scores(floor)
+            return np.asarray(logs[:, 1] - logs[:, 0], dtype=np.float64)
+
+        made = replace(self, scores=Scores(np.concatenate(list(run_blocks(odds, ranges))), True))
+        made.__dict__["backend"] = self.backend
+        return made
 
     def block(self, start: int, stop: int) -> Block:
         """Rows ``start`` to ``stop``, through the chain."""
@@ -174,24 +207,23 @@ class RowSource:
         weight = None if self.weight is None else self.weight[start:stop]
         if self.scores.vector:
             values = _two_columns(values, self.scores.logits)
-        chosen = self._chosen(start, stop, weight)
+        index = range(start, stop) if self.index is None else self.index[start:stop]
+        chosen = self._chosen(index, weight)
         if chosen is not None:
+            index = np.asarray(index)[chosen]
             values = values[chosen]
             labels = None if labels is None else labels[chosen]
             weight = None if weight is None else weight[chosen]
         form = "logits" if self.scores.logits else "probabilities"
-        block = Block(values, form, (start, stop), labels, weight, chosen, self.scores.uneven, self.backend)
+        block = Block(values, form, index, labels, weight, self.scores.uneven, self.backend)
         for fitted in self.chain:
             block = block.after(fitted)
         return block
 
-    def _chosen(self, start: int, stop: int, weight: NDArray[np.float64] | None) -> NDArray[np.bool_] | None:
+    def _chosen(self, index: NDArray[np.intp] | range, weight: NDArray[np.float64] | None) -> NDArray[np.bool_] | None:
         chosen: NDArray[np.bool_] | None = None
         for fold in self.folds:
-            inside = fold.members(start, stop)
-            chosen = inside if chosen is None else chosen & inside
-        if self.every > 1:
-            inside = np.arange(start, stop) % self.every == 0
+            inside = fold.members(index)
             chosen = inside if chosen is None else chosen & inside
         if weight is not None and not weight.all():
             chosen = weight > 0 if chosen is None else chosen & (weight > 0)
@@ -201,7 +233,8 @@ class RowSource:
         """``statistic(block, *args)`` for every block, in block order."""
         # Stages hand on float64 and write beside it, so a chained block is cut for eight bytes an entry.
         row_bytes = self.n_classes * 8 if self.chain else self.scores.row_bytes
-        ranges = row_ranges(self.n_rows, row_bytes, block_bytes=block_bytes)
+        backend = "numpy" if self.chain else self.backend
+        ranges = row_ranges(self.n_rows, row_bytes, block_bytes=block_bytes, backend=backend)
         return run_blocks(lambda start, stop: statistic(self.block(start, stop), *args), ranges)
 
     def total(self, statistic: Callable[..., T], *args: Any, block_bytes: int | None = None) -> T:
@@ -210,7 +243,7 @@ class RowSource:
 
     def total_weight(self) -> float:
         """Sum of the weights of the rows that take part: the n of every formula."""
-        if not self.folds and self.every == 1:
+        if not self.folds:
             return float(self.n_rows if self.weight is None else self.weight.sum())
         return float(self.total(_block_weight))
 

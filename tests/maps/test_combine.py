@@ -89,7 +89,7 @@ def test_cross_fitting_uses_copies_that_have_not_seen_the_row(table):
     for k in range(4):
         rest = source.fold(k, 4, keep=False, seed=1)
         part = mm.MatrixScaling()._fit_source(rest)
-        inside = source.fold(k, 4, keep=True, seed=1).block(0, 300).chosen
+        inside = np.asarray(source.fold(k, 4, keep=True, seed=1).block(0, 300).index)
         out[inside] = part.predict_proba(p[inside])
     by_hand = mm.TemperatureScaling().fit(out, y)
     assert fitted.second_.beta_ == pytest.approx(by_hand.beta_, rel=1e-6)

@@ -307,7 +307,7 @@ def _fold_moments(source: RowSource, recalibrator: Any, fold: int, n_folds: int,
         return inside.total(_fold_statistic, score, fitted)
     values, labels, weight = np.asarray(source.scores.values), source.labels, source.weight
     assert labels is not None
-    held = fold_of(0, source.n_rows, n_folds, seed) == fold
+    held = fold_of(range(source.n_rows), n_folds, seed) == fold
     fitting = (values[~held], labels[~held]) if weight is None else (values[~held], labels[~held], weight[~held])
     after = np.zeros((source.n_rows, source.n_classes))
     after[held] = recalibrator.fit(*fitting).predict_proba(values[held])
@@ -320,9 +320,7 @@ def _fold_statistic(block: Block, score: str, recalibrated: Any) -> Moments:
     if isinstance(recalibrated, CalibrationMap):
         after = block.after(recalibrated)
     else:
-        start, stop = block.span
-        rows = recalibrated[start:stop]
-        after = Block(rows if block.chosen is None else rows[block.chosen], "probabilities", block.span, block.labels)
+        after = Block(recalibrated[np.asarray(block.index)], "probabilities", block.index, block.labels)
     before = SCORES[score](block)
     with np.errstate(invalid="ignore"):  # infinite before and after: nothing was removed that can be counted
         return block_moments(block, np.stack([before, before - SCORES[score](after)]))

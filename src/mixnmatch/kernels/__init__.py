@@ -5,9 +5,9 @@ Both modules offer
 ``nll_rows(x, y, beta)``
     per row, at the tempered softmax p = softmax(beta x): log p_y, x_y - E_p[x], Var_p[x]
 ``brier_rows(x, y, beta)``
-    per row: p_y, dp_y/dbeta, sum p^2, sum p dp/dbeta
+    per row, with dp = dp/dbeta: p_y, dp_y, sum p^2, sum p dp, sum dp^2, Var_p[x]
 ``mixture_rows(x, y, beta)``
-    per row, with q = softmax(x): p_y, dp_y/dbeta, sum p^2, sum p dp/dbeta, q_y, sum q^2, sum p q, sum q dp/dbeta
+    the same and, with q = softmax(x): q_y, sum q^2, sum p q, sum q dp, sum q dp (x - E_p[x])
 ``softmax_into(x, beta, out)`` and ``mixture_into(x, beta, weights, out)``
     apply temperature scaling, and w1 softmax(beta x) + w2 softmax(x) + w3 / L
 ``interpolate_into(x, function, out)``

@@ -133,11 +133,14 @@ def _brier_rows(x: Any, y: Any, beta: Any, mixture: bool, scratch: Any, out: Any
             s += e
             s1 += e * u
         mean = s1 / s
-        pp, pd = zero, zero
+        pp, pd, dd, spread = zero, zero, zero, zero
         for j in range(row.shape[0]):
             e = scratch[0, j]
+            lead = row[j] - top - mean
             pp += e * e
-            pd += e * e * (row[j] - top - mean)
+            pd += e * e * lead
+            dd += e * e * lead * lead
+            spread += e * lead * lead
         p_y = np.float64(scratch[0, y[i]]) / np.float64(s)
         u_y = np.float64(row[y[i]]) - np.float64(top)
         square = np.float64(s) * np.float64(s)
@@ -145,8 +148,10 @@ def _brier_rows(x: Any, y: Any, beta: Any, mixture: bool, scratch: Any, out: Any
         out[1, i] = p_y * (u_y - np.float64(mean))
         out[2, i] = np.float64(pp) / square
         out[3, i] = np.float64(pd) / square
+        out[4, i] = np.float64(dd) / square
+        out[5, i] = np.float64(spread) / np.float64(s)
         if mixture:
-            t, qq, pq, qd = zero, zero, zero, zero
+            t, qq, pq, qd, qdd = zero, zero, zero, zero, zero
             for j in range(row.shape[0]):
                 u = row[j] - top
                 f = _exp(u)
@@ -155,24 +160,26 @@ def _brier_rows(x: Any, y: Any, beta: Any, mixture: bool, scratch: Any, out: Any
                 qq += f * f
                 pq += e * f
                 qd += e * f * (u - mean)
+                qdd += e * f * (u - mean) * (u - mean)
             f_y = _exp(row[y[i]] - top)
             cross = np.float64(s) * np.float64(t)
-            out[4, i] = np.float64(f_y) / np.float64(t)
-            out[5, i] = np.float64(qq) / (np.float64(t) * np.float64(t))
-            out[6, i] = np.float64(pq) / cross
-            out[7, i] = np.float64(qd) / cross
+            out[6, i] = np.float64(f_y) / np.float64(t)
+            out[7, i] = np.float64(qq) / (np.float64(t) * np.float64(t))
+            out[8, i] = np.float64(pq) / cross
+            out[9, i] = np.float64(qd) / cross
+            out[10, i] = np.float64(qdd) / cross
 
 
 def brier_rows(x: Block, y: Labels, beta: float) -> Rows:
-    """Parts of the squared error and of its derivative: p_y, dp_y, sum p^2, sum p dp."""
-    out = np.empty((4, len(x)))
+    """Parts of the squared error and of its derivatives: p_y, dp_y, sum p^2, sum p dp, sum dp^2, Var_p[x]."""
+    out = np.empty((6, len(x)))
     _brier_rows(x, y, x.dtype.type(beta), False, np.empty((1, x.shape[1]), x.dtype), out)
     return out
 
 
 def mixture_rows(x: Block, y: Labels, beta: float) -> Rows:
     """Parts of the squared error of w1 softmax(beta x) + w2 softmax(x) + w3 / L."""
-    out = np.empty((8, len(x)))
+    out = np.empty((11, len(x)))
     _brier_rows(x, y, x.dtype.type(beta), True, np.empty((1, x.shape[1]), x.dtype), out)
     return out
 

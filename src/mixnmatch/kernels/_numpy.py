@@ -81,23 +81,25 @@ def _nll_rows_binary(x: Block, y: Labels, beta: float) -> Rows:
 
 
 def brier_rows(x: Block, y: Labels, beta: float) -> Rows:
-    """Parts of the squared error and of its derivative: p_y, dp_y, sum p^2, sum p dp."""
+    """Parts of the squared error and of its derivatives: p_y, dp_y, sum p^2, sum p dp, sum dp^2, Var_p[x]."""
     table = _Table.of(x)
     return np.stack(_brier_parts(table, table.softmax(beta), y)[0])
 
 
-def _brier_parts(table: _Table, p: Block, y: Labels) -> tuple[list[Rows], Block]:
-    slope = table.values - table.spread(table.dot(p, table.values))
-    slope *= p
-    return [table.at(p, y), table.at(slope, y), table.dot(p, p), table.dot(p, slope)], slope
+def _brier_parts(table: _Table, p: Block, y: Labels) -> tuple[list[Rows], Block, Block]:
+    lead = table.values - table.spread(table.dot(p, table.values))
+    slope = lead * p
+    parts = [table.at(p, y), table.at(slope, y), table.dot(p, p), table.dot(p, slope)]
+    return [*parts, table.dot(slope, slope), table.dot(slope, lead)], slope, lead
 
 
 def mixture_rows(x: Block, y: Labels, beta: float) -> Rows:
     """Parts of the squared error of w1 softmax(beta x) + w2 softmax(x) + w3 / L."""
     table = _Table.of(x)
     p, q = table.softmax(beta), table.softmax(1.0)
-    parts, slope = _brier_parts(table, p, y)
-    return np.stack([*parts, table.at(q, y), table.dot(q, q), table.dot(p, q), table.dot(q, slope)])
+    parts, slope, lead = _brier_parts(table, p, y)
+    crossed = [table.at(q, y), table.dot(q, q), table.dot(p, q), table.dot(q, slope), table.dot(q, slope * lead)]
+    return np.stack([*parts, *crossed])
 
 
 def softmax_into(x: Block, beta: float, out: Block) -> None:

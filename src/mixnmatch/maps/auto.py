@@ -293,7 +293,7 @@ class Auto(CalibrationMap):
 
 
 def _n_rows(source: RowSource) -> float:
-    return source.n_rows / source.every
+    return float(source.n_rows)
 
 
 def _enough(rows: RowSource, n_folds: int, seed: int) -> bool:

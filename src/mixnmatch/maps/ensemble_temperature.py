@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._rows import Block, RowSource
 from mixnmatch.maps.base import CalibrationMap
-from mixnmatch.maps.temperature import LOOK, check_loss, fit_beta, log_softmax, root_of_slope
+from mixnmatch.maps.temperature import LOOK, check_loss, descend, fit_beta, log_softmax
 
 Vector = NDArray[np.float64]
 # Weight that the two members which look at the scores keep between them, so that the order of a row survives.
@@ -95,7 +95,7 @@ class EnsembleTemperatureScaling(CalibrationMap):
 
     def _fit(self, source: RowSource) -> dict[str, Any]:
         floor = source.log_floor()
-        beta_ts, _, _ = fit_beta(source, self.loss, floor)
+        beta_ts, _, _ = fit_beta(source, self.loss, floor, tolerance=1e-3)
         fit = _fit_nll if self.loss == "nll" else _fit_brier
         beta, weights, value = fit(source, beta_ts, floor)
         return {
@@ -160,39 +160,60 @@ def _on_face(gram: NDArray[np.float64], linear: Vector, face: list[int]) -> Vect
 
 
 def _gram_statistic(block: Block, beta: float, floor: float) -> Vector:
-    return block.weighted_sum(block.kernels.mixture_rows(block.log_scores(floor), block.y, beta))
+    """All sums that the squared error and its derivatives need, whatever the weights."""
+    rows = block.kernels.mixture_rows(block.log_scores(floor), block.y, beta)
+    p_y, slope_y, pp, pd, dd, variance, q_y, qq, pq, qd, qdd = rows
+    # p'' = p ((x - E x)^2 - Var x), and p (x - E x) is the slope.
+    bend_y = np.divide(slope_y**2, p_y, out=np.zeros_like(p_y), where=p_y > 0) - variance * p_y
+    bends = [2 * dd - variance * pp, qdd - variance * pq, bend_y]
+    return block.weighted_sum(np.stack([pp, pq, qq, p_y, q_y, pd, qd, slope_y, *bends]))
 
 
-def _brier_profile(source: RowSource, beta: float, floor: float) -> tuple[float, float, Vector]:
-    """Least squared error over the weights at ``beta``, its slope in beta (envelope theorem), and the weights."""
-    n, uniform = source.total_weight(), 1 / source.n_classes
-    p_y, slope_y, pp, pd, q_y, qq, pq, qd = source.total(_gram_statistic, beta, floor)
-    gram = np.array([[pp, pq, n * uniform], [pq, qq, n * uniform], [n * uniform, n * uniform, n * uniform]])
-    linear = np.array([p_y, q_y, n * uniform])
+def _brier_profile(source: RowSource, beta: float, floor: float) -> tuple[float, float, float, Vector]:
+    """Least squared error over the weights at ``beta``, its slope and curvature in beta, and the weights."""
+    n = source.total_weight()
+    u = n / source.n_classes
+    pp, pq, qq, p_y, q_y, pd, qd, slope_y, bend_p, bend_q, bend_y = source.total(_gram_statistic, beta, floor)
+    gram = np.array([[pp, pq, u], [pq, qq, u], [u, u, u]])
+    linear = np.array([p_y, q_y, u])
     w = simplex_minimum(gram, linear)
     value = w @ gram @ w - 2 * linear @ w + n
-    slope = 2 * w[0] * (w[0] * pd + w[1] * qd - slope_y)
-    return float(value), float(slope), w
+    slope = 2 * w[0] * (w[0] * pd + w[1] * qd - slope_y)  # the envelope theorem
+    curvature = 2 * w[0] * (w[0] * bend_p + w[1] * bend_q - bend_y)
+    mixed = 2 * np.array([2 * w[0] * pd + w[1] * qd - slope_y, w[0] * qd, 0.0])
+    # The weights move along: on their face of the simplex, by d, which lowers the curvature.
+    face = np.flatnonzero(w > 0)
+    if len(face) > 1:
+        system = np.ones((len(face) + 1, len(face) + 1))
+        system[:-1, :-1] = 2 * gram[np.ix_(face, face)]
+        system[-1, -1] = 0.0
+        moved = np.linalg.lstsq(system, np.append(-mixed[face], 0.0), rcond=1e-13)[0][:-1]
+        curvature += mixed[face] @ moved
+    return float(value), float(slope), float(curvature), w
 
 
 def _fit_brier(source: RowSource, beta_ts: float, floor: float) -> tuple[float, Vector, float]:
     look = source.sampled(LOOK)
+    single = source.scores.dtype == np.float32 and not source.chain
+    beta_ts = float(np.float32(beta_ts)) if single else beta_ts
+    known: dict[float, tuple[float, float, float, Vector]] = {}
 
-    def profile(rows: RowSource, beta: float) -> tuple[float, float, Vector]:
-        return _brier_profile(rows, beta, floor)
+    def profile(beta: float) -> tuple[float, float, float, Vector]:
+        if beta not in known:
+            known[beta] = _brier_profile(source, beta, floor)
+        return known[beta]
 
-    def settled(rows: RowSource, beta: float) -> float:
-        return root_of_slope(lambda b: profile(rows, b)[1], beta)
-
-    scanned = np.array([profile(look, float(b))[0] for b in beta_ts * SCAN])
+    scanned = np.array([_brier_profile(look, float(b), floor)[0] for b in beta_ts * SCAN])
     near = [float(beta_ts * SCAN[node]) for node in _local_minima(scanned)[:2]]
-    if look.every > 1:  # settle on the sample first: what is left to do on all rows is little
-        near = [settled(look, beta) for beta in near]
-    found = [(beta, profile(look, beta)) for beta in near]
-    starts = _promising([(beta, w, value) for beta, (value, _, w) in found])
-    candidates = [beta_ts, *(settled(source, beta) for beta, _ in starts)]
-    fits = [(profile(source, beta), beta) for beta in candidates]
-    (value, _, weights), beta = min(fits, key=lambda fit: fit[0][0])
+    if look is not source:  # settle on the sample first: what is left to do on all rows is little
+        near = [descend(lambda b: _brier_profile(look, b, floor), beta, tolerance=1e-2, single=single) for beta in near]
+    found = [(beta, _brier_profile(look, beta, floor)) for beta in near]
+    for start, _ in _promising([(beta, w, value) for beta, (value, _, _, w) in found]):
+        # Often temperature scaling is the answer, or next to it: then its own temperature is the better start.
+        start = beta_ts if abs(np.log(start / beta_ts)) < 0.15 else start
+        profile(descend(profile, start, tolerance=1e-5 if single else 1e-10, single=single))
+    profile(beta_ts)
+    beta, (value, _, _, weights) = min(known.items(), key=lambda item: item[1][0])
     return beta, weights, value
 
 
@@ -304,20 +325,19 @@ def _newton(
     w: Vector,
     *,
     iterations: int = 60,
-    tolerance: float = 1e-11,
+    tolerance: float = 1e-9,
 ) -> tuple[float, Vector, float]:
     """Damped Newton steps from a start; the value never rises."""
     value, gradient, hessian = _unpack(statistic(beta, w), beta)
     for _ in range(iterations):
         step = _step(gradient, hessian, w)
         expected = -(gradient @ step)
-        if not expected > tolerance * max(abs(value), 1e-12):
-            break
+        if expected <= tolerance * max(abs(value), 1e-12):
+            # Next to the optimum a step squares the distance to it: take it, and do not look again.
+            return (*_moved(beta, w, step), value)
         length = 1.0
         while True:
-            trial_beta = float(beta * np.exp(length * step[0]))
-            trial_w = np.maximum(w + length * step[1:], 0.0)
-            trial_w /= trial_w.sum()
+            trial_beta, trial_w = _moved(beta, w, length * step)
             trial, g, h = _unpack(statistic(trial_beta, trial_w), trial_beta)
             if trial <= value - 1e-4 * length * expected or length < 1e-4:
                 break
@@ -326,6 +346,11 @@ def _newton(
             break
         beta, w, value, gradient, hessian = trial_beta, trial_w, trial, g, h
     return beta, w, value
+
+
+def _moved(beta: float, w: Vector, step: Vector) -> tuple[float, Vector]:
+    moved = np.maximum(w + step[1:], 0.0)
+    return float(beta * np.exp(step[0])), moved / moved.sum()
 
 
 def _scan_nll(look: RowSource, beta_ts: float, floor: float) -> list[tuple[float, float, Vector]]:
@@ -370,7 +395,7 @@ def _fit_nll(source: RowSource, beta_ts: float, floor: float) -> tuple[float, Ve
         return lambda beta, w: rows.total(_nll_statistic, beta, w, floor)
 
     starts = [(beta, w, value) for value, beta, w in _scan_nll(look, beta_ts, floor)[:2]]
-    if look.every > 1:  # settle on the sample first: what is left to do on all rows is little
+    if look is not source:  # settle on the sample first: what is left to do on all rows is little
         starts = [_newton(on(look), beta, w, tolerance=1e-5) for beta, w, _ in starts]
     fits = [_newton(on(source), beta, w) for beta, w in _promising(starts)]
     corners = source.total(_corner_statistic, beta_ts, floor)
@@ -384,6 +409,6 @@ def _promising(starts: list[tuple[float, Vector, float]]) -> list[tuple[float, V
     least = min(value for _, _, value in starts)
     for beta, w, value in sorted(starts, key=lambda start: start[2]):
         near = any(abs(np.log(beta / b)) < 0.1 and np.abs(w - v).max() < 0.1 for b, v in kept)
-        if not near and value <= 1.02 * least:
+        if not near and value <= 1.005 * least:
             kept.append((beta, w))
     return kept

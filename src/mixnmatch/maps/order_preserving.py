@@ -268,7 +268,7 @@ def rows_of(block: Block, nodes: Nodes, floor: float, beta: float, deviation: Ar
     for start in range(0, len(block.values), CHUNK):
         stop = min(start + CHUNK, len(block.values))
         y, index = block.y[start:stop], np.arange(stop - start)
-        x = tempered(Block(block.values[start:stop], block.form, block.span), floor, beta)
+        x = tempered(Block(block.values[start:stop], block.form, block.index[start:stop]), floor, beta)
         cell, share = nodes.locate(x)
         label = cell[index, y], share[index, y]
         log_p = log_softmax(interpolate(x, cell, share, deviation))

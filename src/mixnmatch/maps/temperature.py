@@ -118,10 +118,16 @@ def log_softmax(u: NDArray[np.float64]) -> NDArray[np.float64]:
     return u
 
 
-def fit_beta(source: RowSource, loss: str, floor: float) -> tuple[float, float, str | None]:
-    """Inverse temperature with the least loss, the mean loss there, and the end of (0, inf) it ran to, if any."""
+def fit_beta(
+    source: RowSource, loss: str, floor: float, *, tolerance: float | None = None
+) -> tuple[float, float, str | None]:
+    """Inverse temperature with the least loss, the mean loss there, and the end of (0, inf) it ran to, if any.
+
+    A search ends with a Newton step shorter than ``tolerance`` times beta; what is left is about its square.
+    """
     n = source.total_weight()
-    look = source.sampled(LOOK) if source.n_rows >= 2 * LOOK else source
+    source = source.as_log_odds(floor)
+    look = source.sampled(LOOK)
 
     def nll(rows: RowSource) -> Callable[[float], NDArray[np.float64]]:
         return lambda beta: rows.total(_nll_statistic, beta, floor)
@@ -129,12 +135,13 @@ def fit_beta(source: RowSource, loss: str, floor: float) -> tuple[float, float, 
     start = 1.0
     if look is not source or loss == "brier":
         start, _, _ = _newton(nll(look), 1.0, look.total_weight(), tolerance=1e-2)
+    # Float32 kernels round beta: evaluated where rounding changes nothing, one last Newton step is exact enough.
+    single = source.scores.dtype == np.float32 and not source.chain
+    tolerance = tolerance or (1e-5 if single else 1e-10)
     if loss == "nll":
-        # Float32 kernels round beta: evaluated where rounding changes nothing, one last Newton step is exact enough.
-        single = source.scores.dtype == np.float32 and not source.chain
-        return _newton(nll(source), start, n, tolerance=1e-5 if single else 1e-10, single=single)
-    beta = _brier_beta(source, look, start, floor)
-    value, _ = source.total(_brier_statistic, beta, floor)
+        return _newton(nll(source), start, n, tolerance=tolerance, single=single)
+    beta = _brier_beta(source, look, start, floor, tolerance, single)
+    value = source.total(_brier_statistic, beta, floor)[0]
     return beta, float(value / n), None
 
 
@@ -144,8 +151,13 @@ def _nll_statistic(block: Block, beta: float, floor: float) -> NDArray[np.float6
 
 
 def _brier_statistic(block: Block, beta: float, floor: float) -> NDArray[np.float64]:
-    p_y, slope_y, square, slope = block.kernels.brier_rows(block.log_scores(floor), block.y, beta)
-    return block.weighted_sum(np.stack([1 - 2 * p_y + square, 2 * (slope - slope_y)]))
+    p_y, slope_y, square, slope, slope_square, variance = block.kernels.brier_rows(
+        block.log_scores(floor), block.y, beta
+    )
+    # p'' = p ((x - E x)^2 - Var x), and p (x - E x) is the slope.
+    bend_y = np.divide(slope_y**2, p_y, out=np.zeros_like(p_y), where=p_y > 0) - variance * p_y
+    bend = 2 * slope_square - variance * square
+    return block.weighted_sum(np.stack([1 - 2 * p_y + square, 2 * (slope - slope_y), 2 * (bend - bend_y)]))
 
 
 def _newton(
@@ -179,19 +191,36 @@ def _newton(
     return beta, mean, None
 
 
-def _brier_beta(source: RowSource, look: RowSource, start: float, floor: float) -> float:
+def _brier_beta(
+    source: RowSource, look: RowSource, start: float, floor: float, tolerance: float, single: bool
+) -> float:
     """Zero of the slope of the squared error next to the best node of a grid in log beta."""
 
     def value(beta: float) -> float:
         return float(look.total(_brier_statistic, beta, floor)[0])
 
-    def slope_on(rows: RowSource) -> Callable[[float], float]:
-        return lambda beta: float(rows.total(_brier_statistic, beta, floor)[1])
-
     centre = best_node(value, start)
     if look is not source:
-        centre = root_of_slope(slope_on(look), centre)
-    return root_of_slope(slope_on(source), centre)
+        centre = descend(lambda beta: look.total(_brier_statistic, beta, floor), centre, tolerance=1e-2, single=single)
+    return descend(lambda beta: source.total(_brier_statistic, beta, floor), centre, tolerance=tolerance, single=single)
+
+
+def descend(statistic: Callable[[float], Any], start: float, *, tolerance: float, single: bool) -> float:
+    """Minimum near ``start`` of a function of beta, given its value, slope and curvature.
+
+    Newton steps; where the function is not convex or they wander off, a search for a zero of the slope.
+    """
+    beta = start
+    for _ in range(12):
+        beta = float(np.float32(beta)) if single else beta
+        _, slope, curvature = statistic(beta)[:3]
+        step = -slope / curvature if curvature > 0 else np.inf
+        if abs(step) <= tolerance * beta:
+            return float(beta + step)
+        if abs(step) > 0.5 * beta:
+            break
+        beta += step
+    return root_of_slope(lambda b: float(statistic(b)[1]), start)
 
 
 def best_node(value: Callable[[float], float], start: float) -> float:

@@ -191,7 +191,7 @@ def _cross_fitted(
     unfitted: CalibrationMap, source: RowSource, rows: Rows, seed: int
 ) -> tuple[NDArray[Any], CalibrationMap]:
     """Predictions for each fold by the map fitted on the others; the folds are those of :func:`compare`."""
-    fold = fold_of(0, source.n_rows, FOLDS, seed)[rows.index]
+    fold = fold_of(range(source.n_rows), FOLDS, seed)[rows.index]
     if rows.n < 2 or len(np.unique(fold)) < 2:
         msg = f"{rows.n} rows are too few for {FOLDS}-fold cross-validation; pass evaluation=(scores, y)"
         raise ValueError(msg)

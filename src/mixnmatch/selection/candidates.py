@@ -126,6 +126,8 @@ def menu(n_classes: int, *, accuracy_preserving: bool) -> list[Candidate]:
         chosen += CANDIDATES_FOR_TWO
     if n_classes == 2 or n_classes > MATRIX_TO:
         chosen = [candidate for candidate in chosen if not candidate.matrix]
+    if n_classes > MATRIX_TO:  # slow by itself on float32 scores; after an order-preserving map it is not, and better
+        chosen = [candidate for candidate in chosen if candidate.stages != ("svs",)]
     return [candidate for candidate in chosen if candidate.preserving or not accuracy_preserving]
 
 

@@ -263,7 +263,7 @@ def _predict(
         began = time.perf_counter()
         fitted = calibration_map(clone(unfitted, safe=False))._fit_source(source)
         return fitted.predict_proba(rows.scores()), time.perf_counter() - began, fitted
-    fold = fold_of(0, source.n_rows, cv, seed)[rows.index]
+    fold = fold_of(range(source.n_rows), cv, seed)[rows.index]
     seconds, predicted = [], np.empty((rows.n, source.n_classes))
     fitted = unfitted
     for k in np.unique(fold):

@@ -21,7 +21,7 @@ Stages = tuple[str, ...]
 
 def held(source: RowSource) -> RowSource:
     """The rows of a source as a table of their own, if they are few: what comes before need not be run again."""
-    if source.n_entries // source.every > HELD_ENTRIES:
+    if source.n_entries > HELD_ENTRIES:
         return source
     blocks = list(source.map_blocks(lambda block: block))
     values = np.concatenate([block.values for block in blocks])
@@ -41,7 +41,7 @@ def with_one_floor(source: RowSource) -> RowSource:
     fold would clip the smallest probabilities in it, and be judged by that.
     """
     table = source.scores
-    if table.logits or source.chain or source.folds or source.every > 1 or source.n_entries > HELD_ENTRIES:
+    if table.logits or source.chain or source.folds or source.index is not None or source.n_entries > HELD_ENTRIES:
         return source
     floor = source.log_floor()
     blocks = list(source.map_blocks(lambda block: block))
