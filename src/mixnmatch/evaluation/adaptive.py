@@ -160,6 +160,6 @@ def _score_statistic(grid: Grid) -> Floats:
     e0, e1 = residual.sum(axis=-1), residual @ logit
     centre = w1 / np.maximum(w0, 1e-300)
     spread = w2 - w1 * centre
-    flat = spread <= 1e-9 * np.maximum(w2, 1e-300)
+    flat = spread <= np.maximum(1e-9 * w2, 1e-100)
     slope = np.where(flat, 0.0, (e1 - centre * e0) ** 2 / np.where(flat, 1.0, spread))
     return np.asarray(e0**2 / np.maximum(w0, 1e-12) + slope)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -334,7 +335,10 @@ def _polish_all(mean: Mean, members: _Members, start: Array) -> Array:
     bounds: list[tuple[float, float]] = [(low, np.inf) for low in members.family.lower] * members.free
     bounds += [(0.0, 1.0)] * members.size
     options = {"maxiter": 200, "ftol": 1e-12}
-    found = minimize(mean, start, jac=True, method="SLSQP", bounds=bounds, constraints=[simplex], options=options)
+    with warnings.catch_warnings():
+        # A step may end a rounding outside of its bounds; older SciPy clips it and says so.
+        warnings.filterwarnings("ignore", "Values in x were outside bounds", RuntimeWarning)
+        found = minimize(mean, start, jac=True, method="SLSQP", bounds=bounds, constraints=[simplex], options=options)
     theta, w = members.unpack(found.x)
     w = np.maximum(w, 0.0)
     return members.pack(np.maximum(theta, np.array(members.family.lower)), w / w.sum())
