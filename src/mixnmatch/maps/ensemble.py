@@ -14,10 +14,9 @@ from mixnmatch._rows import Block, RowSource
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.columns import Columns, log_odds_parts
 from mixnmatch.maps.logistic import SMALLEST_SLOPE, BetaScaling, LogisticMap, PlattScaling, sigmoid
-from mixnmatch.maps.temperature import LOOK, check_loss, fit_beta, log_softmax
+from mixnmatch.maps.temperature import LOOK, check_loss, fit_beta, keep_informative, log_softmax
 
 Array = NDArray[np.float64]
-INFORMATIVE = 1e-6
 # Mean loss and its gradient at packed parameters.
 Mean = Callable[[Array], tuple[float, Array]]
 
@@ -215,7 +214,7 @@ class Ensemble(CalibrationMap):
         theta, w = members.unpack(best)
         return {
             "theta_": theta,
-            "member_weights_": _keep_informative(w) if self.fixed else w,
+            "member_weights_": keep_informative(w) if self.fixed else w,
             "log_floor_": floor,
             "loss_": mean(best)[0],
         }
@@ -299,14 +298,6 @@ def ensemble_statistic(block: Block, members: _Members, packed: Array) -> Array:
         inner = parts[j] * (slope - np.einsum("ij,ij->i", slope, parts[j])[:, None]) * w[j]
         in_theta.append(members.family.pull_back(log_p, log_not, t, inner))
     return np.concatenate([[value], *in_theta, in_w])
-
-
-def _keep_informative(w: Array) -> Array:
-    if w[:-1].sum() >= INFORMATIVE:
-        return w
-    kept = np.zeros_like(w)
-    kept[0], kept[-1] = INFORMATIVE, 1 - INFORMATIVE
-    return kept
 
 
 def _polish(mean: Mean, members: _Members, packed: Array) -> Array:

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from mixnmatch._rows import Block, RowSource
 from mixnmatch.maps.base import CalibrationMap
-from mixnmatch.maps.temperature import LOOK, check_loss, descend, fit_beta, log_softmax
+from mixnmatch.maps.temperature import LOOK, check_loss, descend, fit_beta, keep_informative, log_softmax
 
 Vector = NDArray[np.float64]
-# Weight that the two members which look at the scores keep between them, so that the order of a row survives.
-INFORMATIVE = 1e-6
 # Nodes of the scan over beta, as multiples of the inverse temperature that is best for temperature scaling alone.
 SCAN = 2.0 ** np.array([-4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0])
 
@@ -100,7 +98,7 @@ class EnsembleTemperatureScaling(CalibrationMap):
         beta, weights, value = fit(source, beta_ts, floor)
         return {
             "beta_": beta,
-            "member_weights_": _keep_informative(weights),
+            "member_weights_": keep_informative(weights),
             "log_floor_": floor,
             "loss_": value / source.total_weight(),
             "backend_": source.backend,
@@ -114,12 +112,6 @@ class EnsembleTemperatureScaling(CalibrationMap):
         w1, w2, w3 = np.log(np.maximum(self.member_weights_, np.finfo(float).tiny))
         mixed = np.logaddexp(w1 + log_softmax(self.beta_ * u), w2 + log_softmax(u))
         return np.asarray(np.logaddexp(mixed, w3 - np.log(u.shape[1])))
-
-
-def _keep_informative(weights: Vector) -> Vector:
-    if weights[0] + weights[1] >= INFORMATIVE:
-        return weights
-    return np.array([INFORMATIVE, 0.0, 1 - INFORMATIVE])
 
 
 def simplex_minimum(gram: NDArray[np.float64], linear: Vector) -> Vector:

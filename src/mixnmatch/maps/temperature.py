@@ -111,6 +111,19 @@ def check_loss(loss: str) -> None:
         raise ValueError(msg)
 
 
+# Weight that members which look at the scores keep between them in an ensemble, so that the order of a row survives.
+INFORMATIVE = 1e-6
+
+
+def keep_informative(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights of an ensemble whose last member is the uniform prediction, never all on that one."""
+    if weights[:-1].sum() >= INFORMATIVE:
+        return weights
+    kept = np.zeros_like(weights)
+    kept[0], kept[-1] = INFORMATIVE, 1 - INFORMATIVE
+    return kept
+
+
 def log_softmax(u: NDArray[np.float64]) -> NDArray[np.float64]:
     """Logarithm of the softmax of each row, in place."""
     u -= u.max(axis=1, keepdims=True)
