@@ -64,6 +64,11 @@ class Scores:
         return _narrowed(block) if self.wide else block
 
 
+def is_number(value: Any) -> bool:
+    """Whether ``value`` is a finite real number that a float can hold."""
+    return isinstance(value, int | float | np.integer | np.floating) and bool(-1e308 < value < 1e308)
+
+
 def read_scores(scores: Any, *, logits: bool = False, n_classes: int | None = None) -> Scores:
     """Check a table of scores and return it as :class:`Scores`.
 
@@ -121,7 +126,7 @@ def _as_table(scores: Any) -> NDArray[Any]:
 def _narrowed(block: NDArray[Any]) -> NDArray[Any]:
     """Logits with no number beyond ``WIDEST``; the order of every row stays as it is."""
     if block.ndim == 1:
-        return np.clip(block, -WIDEST, WIDEST)
+        return np.asarray(np.clip(block, -WIDEST, WIDEST))
     beyond = np.abs(block).max(axis=1) > WIDEST
     rows = block[beyond]
     with np.errstate(over="ignore"):  # a difference may be larger than any float

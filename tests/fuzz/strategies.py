@@ -15,7 +15,19 @@ DAMAGE = ("nan", "inf", "-inf", "negative", "large", "masked", "no mask", "empty
 LABELS = ("i8", "i1", "u1", "u8", ">i4", "f8", "f2", "text", "bytes", "objects", "column", "list", "one class")
 BAD_LABELS = ("nan", "half", "negative", "too large", "1e300", "short", "square", "none", "masked", "complex", "mixed")
 WEIGHTS = ("whole", "real", "zeros", "one row", "huge", "tiny", ">f4", "bool", "list")
-BAD_WEIGHTS = ("nan", "inf", "negative", "all zero", "denormal", "overflow", "masked", "objects", "text", "short", "cube")
+BAD_WEIGHTS = (
+    "nan",
+    "inf",
+    "negative",
+    "all zero",
+    "denormal",
+    "overflow",
+    "masked",
+    "objects",
+    "text",
+    "short",
+    "cube",
+)
 
 
 @dataclass

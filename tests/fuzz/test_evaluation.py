@@ -76,7 +76,9 @@ def test_gains(before, after, other, same_rows):
     assert gain is None or -2 <= gain <= 2
     found = answer("compare_gains", lambda: mm.compare_gains(before.scores, after.scores, other.scores, y, **options))
     assert found is None or -4 <= found <= 4
-    kept = answer("accuracy_preserved", lambda: mm.accuracy_preserved(before.scores, after.scores, logits=before.logits))
+    kept = answer(
+        "accuracy_preserved", lambda: mm.accuracy_preserved(before.scores, after.scores, logits=before.logits)
+    )
     assert kept in (None, True, False)
 
 

@@ -36,7 +36,9 @@ def test_fit_and_apply(name):
         if p is not None:
             check_distribution(p, fitted.n_classes_)
             assert len(p) == len(other.scores)
-            narrow = isinstance(other.scores, np.ndarray) and other.scores.dtype.kind == "f" and other.scores.itemsize <= 4
+            narrow = (
+                isinstance(other.scores, np.ndarray) and other.scores.dtype.kind == "f" and other.scores.itemsize <= 4
+            )
             assert p.dtype == (np.float32 if narrow else np.float64)
 
     run()

@@ -1,6 +1,9 @@
 """Choosing methods and wrapping classifiers, on tables of every kind."""
 
+from pathlib import Path
+
 import numpy as np
+import sklearn
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
@@ -10,6 +13,7 @@ from mixnmatch.selection import compare, learning_curve, recommend
 from tests.fuzz.running import answer, check_distribution, examples
 from tests.fuzz.strategies import cases
 
+SKLEARN = str(Path(sklearn.__file__).parent)
 METHODS = ("ts", "irm", "vector")
 
 
@@ -46,7 +50,7 @@ def test_learning_curve(case):
 def test_classifier(case, name, ensemble):
     """Features go to the classifier as they are, so its own refusals count as answers."""
     features = np.random.default_rng(0).normal(size=(np.shape(case.y)[0] if np.ndim(case.y) else 1, 2))
-    model = mm.CalibratedClassifier(LogisticRegression(), name, cv=2, ensemble=ensemble)
-    fitted = answer("CalibratedClassifier", lambda: model.fit(features, case.y, case.weight))
+    model = mm.CalibratedClassifier(LogisticRegression(), map=name, cv=2, ensemble=ensemble)
+    fitted = answer("CalibratedClassifier", lambda: model.fit(features, case.y, case.weight), words_of=SKLEARN)
     if fitted is not None:
         check_distribution(fitted.predict_proba(features), len(fitted.classes_))

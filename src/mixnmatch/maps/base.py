@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mixnmatch._passes import row_ranges, run_blocks, single_threaded_blas
 from mixnmatch._rows import Block, RowSource
-from mixnmatch._scores import read_labels, read_scores, read_weight
+from mixnmatch._scores import is_number, read_labels, read_scores, read_weight
 
 if TYPE_CHECKING:
     from mixnmatch.maps.composition import Composition
@@ -191,11 +191,6 @@ def check_smoothing(smoothing: Any) -> None:
     if not is_number(smoothing) or smoothing < 0:
         msg = f"smoothing must be a number from 0 on, got {smoothing!r}"
         raise ValueError(msg)
-
-
-def is_number(value: Any) -> bool:
-    """Whether ``value`` is a finite real number."""
-    return isinstance(value, int | float | np.integer | np.floating) and bool(np.isfinite(value))
 
 
 def mix_with_uniform(p: NDArray[np.float64], share: float) -> NDArray[np.float64]:
