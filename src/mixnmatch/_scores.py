@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from mixnmatch._passes import row_ranges, run_blocks
 
 # How far a row of probabilities may be from summing to 1; rows are renormalised.
-SUM_TOLERANCE = {"float16": 1e-2, "float32": 1e-4, "float64": 1e-4}
+SUM_TOLERANCE = {"bfloat16": 2e-2, "float16": 1e-2, "float32": 1e-4, "float64": 1e-4}
 # Rows this close to 1 differ from it by the rounding of their own type, and are taken as given.
-ROUNDING = {"float16": 0.0, "float32": 1e-5, "float64": 1e-9}
+ROUNDING = {"bfloat16": 0.0, "float16": 0.0, "float32": 1e-5, "float64": 1e-9}
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,27 @@ def read_scores(scores: Any, *, logits: bool = False, n_classes: int | None = No
     if n_classes is not None and table.n_classes != n_classes:
         msg = f"scores have {table.n_classes} classes, but the map was fitted with {n_classes}"
         raise ValueError(msg)
-    return replace(table, uneven=_check_values(table))
+    given = "bfloat16" if _is_bfloat16(scores) else values.dtype.name
+    return replace(table, uneven=_check_values(table, given))
+
+
+def from_tensor(value: Any) -> Any:
+    """A tensor of PyTorch as a NumPy array, wherever it is and with or without a gradient; all else as it is."""
+    if not hasattr(value, "detach"):
+        return value
+    tensor = value.detach().cpu()
+    return (tensor.float() if _is_bfloat16(tensor) else tensor).numpy()  # NumPy has no bfloat16
+
+
+def _is_bfloat16(value: Any) -> bool:
+    return str(getattr(value, "dtype", "")) == "torch.bfloat16"
 
 
 def _as_table(scores: Any) -> NDArray[Any]:
     if np.ma.isMaskedArray(scores):
         msg = "scores are a masked array: fill or drop the masked rows first (scores.filled, scores[~mask])"
         raise TypeError(msg)
-    if hasattr(scores, "detach"):  # a torch tensor, maybe on a device or with a gradient
-        scores = scores.detach().cpu().numpy()
+    scores = from_tensor(scores)
     try:
         values = np.asanyarray(scores) if isinstance(scores, np.ndarray) else np.asarray(scores)
     except ValueError as error:
@@ -110,9 +122,8 @@ def _as_table(scores: Any) -> NDArray[Any]:
     return np.asarray(values) if isinstance(values, np.matrix) else values
 
 
-def _check_values(table: Scores) -> bool:
-    """Raise an error for the first bad row; return whether rows need to be renormalised."""
-    name = table.values.dtype.name
+def _check_values(table: Scores, name: str) -> bool:
+    """Raise an error for the first bad row; return whether rows, given in a type, need to be renormalised."""
     tolerance, rounding = SUM_TOLERANCE.get(name, 1e-4), ROUNDING.get(name, 1e-9)
 
     def find(start: int, stop: int) -> tuple[int, str] | float:
@@ -203,9 +214,7 @@ def _as_labels(y: Any, n_rows: int) -> NDArray[Any]:
     if np.ma.isMaskedArray(y):
         msg = "labels are a masked array: drop the masked rows first"
         raise TypeError(msg)
-    if hasattr(y, "detach"):
-        y = y.detach().cpu().numpy()
-    labels = np.asarray(y)
+    labels = np.asarray(from_tensor(y))
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
@@ -260,7 +269,7 @@ def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") 
         raise ValueError(msg)
     if sample_weight is None:
         return None
-    weight = np.asarray(sample_weight)
+    weight = np.asarray(from_tensor(sample_weight))
     if weight.dtype.kind not in "fiub":
         msg = f"sample_weight must be numbers, got an array of type {weight.dtype}"
         raise ValueError(msg)
