@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from mixnmatch._passes import row_ranges, run_blocks
 
 # How far a row of probabilities may be from summing to 1; rows are renormalised.
-SUM_TOLERANCE = {"float16": 1e-2, "float32": 1e-4, "float64": 1e-4}
+SUM_TOLERANCE = {"bfloat16": 2e-2, "float16": 1e-2, "float32": 1e-4, "float64": 1e-4}
 # Rows this close to 1 differ from it by the rounding of their own type, and are taken as given.
-ROUNDING = {"float16": 0.0, "float32": 1e-5, "float64": 1e-9}
+ROUNDING = {"bfloat16": 0.0, "float16": 0.0, "float32": 1e-5, "float64": 1e-9}
 # Logits this far behind the largest of their row are as far behind as any: sums of squares of such numbers are finite.
 WIDEST = 1e9
 # A row cannot be counted more often than this, and all rows together not less than this.
@@ -97,15 +97,27 @@ def read_scores(scores: Any, *, logits: bool = False, n_classes: int | None = No
     if n_classes is not None and table.n_classes != n_classes:
         msg = f"scores have {table.n_classes} classes, but the map was fitted with {n_classes}"
         raise ValueError(msg)
-    return _checked(table)
+    given = "bfloat16" if _is_bfloat16(scores) else values.dtype.name
+    return _checked(table, given)
+
+
+def from_tensor(value: Any) -> Any:
+    """A tensor of PyTorch as a NumPy array, wherever it is and with or without a gradient; all else as it is."""
+    if not hasattr(value, "detach"):
+        return value
+    tensor = value.detach().cpu()
+    return (tensor.float() if _is_bfloat16(tensor) else tensor).numpy()  # NumPy has no bfloat16
+
+
+def _is_bfloat16(value: Any) -> bool:
+    return str(getattr(value, "dtype", "")) == "torch.bfloat16"
 
 
 def _as_table(scores: Any) -> NDArray[Any]:
     if np.ma.isMaskedArray(scores):
         msg = "scores are a masked array: fill or drop the masked rows first (scores.filled, scores[~mask])"
         raise TypeError(msg)
-    if hasattr(scores, "detach"):  # a torch tensor, maybe on a device or with a gradient
-        scores = scores.detach().cpu().numpy()
+    scores = from_tensor(scores)
     try:
         values = np.asanyarray(scores) if isinstance(scores, np.ndarray) else np.asarray(scores)
     except ValueError as error:
@@ -136,9 +148,8 @@ def _narrowed(block: NDArray[Any]) -> NDArray[Any]:
     return narrowed
 
 
-def _checked(table: Scores) -> Scores:
-    """Raise an error for the first bad row; say whether rows need to be renormalised or narrowed."""
-    name = table.values.dtype.name
+def _checked(table: Scores, name: str) -> Scores:
+    """Raise an error for the first bad row; say whether rows, given in a type, need to be renormalised or narrowed."""
     tolerance, rounding = SUM_TOLERANCE.get(name, 1e-4), ROUNDING.get(name, 1e-9)
 
     def find(start: int, stop: int) -> tuple[int, str] | float:
@@ -231,10 +242,8 @@ def _as_labels(y: Any, n_rows: int) -> NDArray[Any]:
     if np.ma.isMaskedArray(y):
         msg = "labels are a masked array: drop the masked rows first"
         raise TypeError(msg)
-    if hasattr(y, "detach"):
-        y = y.detach().cpu().numpy()
     try:
-        labels = np.asarray(y)
+        labels = np.asarray(from_tensor(y))
     except ValueError as error:
         msg = "labels must be a vector with one label a row; these have different lengths"
         raise ValueError(msg) from error
@@ -298,7 +307,7 @@ def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") 
         msg = "sample_weight is a masked array: drop the masked rows, or give them the weight 0"
         raise TypeError(msg)
     try:
-        weight = np.asarray(sample_weight)
+        weight = np.asarray(from_tensor(sample_weight))
     except ValueError as error:
         msg = f"sample_weight must have shape ({n_rows},); its entries have different lengths"
         raise ValueError(msg) from error
