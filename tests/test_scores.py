@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import mixnmatch as mm
 from mixnmatch._scores import read_labels, read_scores, read_weight
 
 
@@ -108,3 +109,22 @@ def test_weights():
     assert kish.sum() == pytest.approx(0.6**2 / (0.01 + 0.04 + 0.09))
     with pytest.raises(ValueError, match="frequency"):
         read_weight([1, 1, 1], 3, weights="probability")
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16"])
+def test_tensors_come_in_by_every_door(kind):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(5), 60).astype(np.float32)
+    y = rng.integers(5, size=60)
+    scores = torch.tensor(p, requires_grad=True).to(getattr(torch, kind))
+    weight = torch.tensor(rng.integers(1, 3, size=60), dtype=torch.float64, requires_grad=True)
+    plain = scores.detach().double().numpy()
+    plain /= plain.sum(axis=1, keepdims=True)
+    arrays = mm.TemperatureScaling().fit(plain, y, weight.detach().numpy())
+    tensors = mm.TemperatureScaling().fit(scores, torch.tensor(y), weight)
+    assert tensors.temperature_ == pytest.approx(arrays.temperature_, rel=1e-3)
+    np.testing.assert_allclose(tensors.predict_proba(scores), arrays.predict_proba(plain), atol=1e-4)
+    error = mm.calibration_error(scores, torch.tensor(y), sample_weight=weight)
+    assert float(error) == pytest.approx(float(mm.calibration_error(plain, y, sample_weight=weight.detach())), abs=1e-4)
+    assert mm.accuracy_preserved(scores, tensors.predict_proba(scores))

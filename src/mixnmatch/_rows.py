@@ -118,7 +118,10 @@ class Fold:
 
 def fold_of(index: NDArray[np.intp] | range, n_folds: int, seed: int = 0) -> NDArray[np.intp]:
     """Fold of each row index: a 64-bit mix of the index, so that order carries nothing."""
-    h = np.asarray(index, dtype=np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % 2**64)
+    if not isinstance(seed, int | np.integer):
+        msg = f"random_state must be a whole number, got {seed!r}"
+        raise ValueError(msg)
+    h = np.asarray(index, dtype=np.uint64) + np.uint64((int(seed) * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % 2**64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         h = (h ^ (h >> np.uint64(shift))) * np.uint64(factor)
     return ((h ^ (h >> np.uint64(31))) % np.uint64(n_folds)).astype(np.intp)

@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 from mixnmatch._passes import row_ranges, run_blocks
 
 # How far a row of probabilities may be from summing to 1; rows are renormalised.
-SUM_TOLERANCE = {"float16": 1e-2, "float32": 1e-4, "float64": 1e-4}
+SUM_TOLERANCE = {"bfloat16": 2e-2, "float16": 1e-2, "float32": 1e-4, "float64": 1e-4}
 # Rows this close to 1 differ from it by the rounding of their own type, and are taken as given.
-ROUNDING = {"float16": 0.0, "float32": 1e-5, "float64": 1e-9}
+ROUNDING = {"bfloat16": 0.0, "float16": 0.0, "float32": 1e-5, "float64": 1e-9}
+# Logits this far behind the largest of their row are as far behind as any: sums of squares of such numbers are finite.
+WIDEST = 1e9
+# A row cannot be counted more often than this, and all rows together not less than this.
+MOST_OFTEN, LEAST_TOTAL = 1e15, 1e-12
+_NO_FREQUENCY = 'which cannot be a number of rows; if weights are importances, say weights="importance"'
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,7 @@ class Scores:
     values: Any
     logits: bool
     uneven: bool = False  # some row of probabilities is off the simplex by more than rounding
+    wide: bool = False  # some logit is beyond WIDEST
 
     @property
     def vector(self) -> bool:
@@ -53,7 +59,14 @@ class Scores:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows ``start`` to ``stop`` as a contiguous block of the working type (no copy where it already is one)."""
-        return np.ascontiguousarray(self.values[start:stop], dtype=self.dtype)
+        with np.errstate(over="ignore"):  # long doubles; what became an infinity is found when values are checked
+            block = np.ascontiguousarray(self.values[start:stop], dtype=self.dtype)
+        return _narrowed(block) if self.wide else block
+
+
+def is_number(value: Any) -> bool:
+    """Whether ``value`` is a finite real number that a float can hold."""
+    return isinstance(value, int | float | np.integer | np.floating) and bool(-1e308 < value < 1e308)
 
 
 def read_scores(scores: Any, *, logits: bool = False, n_classes: int | None = None) -> Scores:
@@ -84,15 +97,27 @@ def read_scores(scores: Any, *, logits: bool = False, n_classes: int | None = No
     if n_classes is not None and table.n_classes != n_classes:
         msg = f"scores have {table.n_classes} classes, but the map was fitted with {n_classes}"
         raise ValueError(msg)
-    return replace(table, uneven=_check_values(table))
+    given = "bfloat16" if _is_bfloat16(scores) else values.dtype.name
+    return _checked(table, given)
+
+
+def from_tensor(value: Any) -> Any:
+    """A tensor of PyTorch as a NumPy array, wherever it is and with or without a gradient; all else as it is."""
+    if not hasattr(value, "detach"):
+        return value
+    tensor = value.detach().cpu()
+    return (tensor.float() if _is_bfloat16(tensor) else tensor).numpy()  # NumPy has no bfloat16
+
+
+def _is_bfloat16(value: Any) -> bool:
+    return str(getattr(value, "dtype", "")) == "torch.bfloat16"
 
 
 def _as_table(scores: Any) -> NDArray[Any]:
     if np.ma.isMaskedArray(scores):
         msg = "scores are a masked array: fill or drop the masked rows first (scores.filled, scores[~mask])"
         raise TypeError(msg)
-    if hasattr(scores, "detach"):  # a torch tensor, maybe on a device or with a gradient
-        scores = scores.detach().cpu().numpy()
+    scores = from_tensor(scores)
     try:
         values = np.asanyarray(scores) if isinstance(scores, np.ndarray) else np.asarray(scores)
     except ValueError as error:
@@ -110,9 +135,21 @@ def _as_table(scores: Any) -> NDArray[Any]:
     return np.asarray(values) if isinstance(values, np.matrix) else values
 
 
-def _check_values(table: Scores) -> bool:
-    """Raise an error for the first bad row; return whether rows need to be renormalised."""
-    name = table.values.dtype.name
+def _narrowed(block: NDArray[Any]) -> NDArray[Any]:
+    """Logits with no number beyond ``WIDEST``; the order of every row stays as it is."""
+    if block.ndim == 1:
+        return np.asarray(np.clip(block, -WIDEST, WIDEST))
+    beyond = np.abs(block).max(axis=1) > WIDEST
+    rows = block[beyond]
+    with np.errstate(over="ignore"):  # a difference may be larger than any float
+        rows -= rows.max(axis=1, keepdims=True)
+    narrowed = block.copy()
+    narrowed[beyond] = np.maximum(rows, -WIDEST)
+    return narrowed
+
+
+def _checked(table: Scores, name: str) -> Scores:
+    """Raise an error for the first bad row; say whether rows, given in a type, need to be renormalised or narrowed."""
     tolerance, rounding = SUM_TOLERANCE.get(name, 1e-4), ROUNDING.get(name, 1e-9)
 
     def find(start: int, stop: int) -> tuple[int, str] | float:
@@ -127,14 +164,14 @@ def _check_values(table: Scores) -> bool:
             msg = f"row {row} of the scores {why}"
             raise ValueError(msg)
         furthest = max(furthest, found)
-    return furthest > rounding
+    return replace(table, wide=furthest > WIDEST) if table.logits else replace(table, uneven=furthest > rounding)
 
 
 def _check_logits(block: NDArray[Any]) -> tuple[int, str] | float:
+    """First bad row and what is wrong with it, or the largest absolute value."""
     # min and max carry NaN and infinities out of a block in two vectorised reads, without a temporary.
-    if np.isfinite(block.max()) and np.isfinite(block.min()):
-        return 0.0
-    return _first_not_finite(block)
+    low, high = float(block.min()), float(block.max())
+    return max(-low, high) if np.isfinite(low) and np.isfinite(high) else _first_not_finite(block)
 
 
 def _check_probabilities(block: NDArray[Any], tolerance: float) -> tuple[int, str] | float:
@@ -151,10 +188,12 @@ def _check_probabilities(block: NDArray[Any], tolerance: float) -> tuple[int, st
             row = int(np.flatnonzero(block > 1)[0])
             return row, f"is {block[row]:.6g}, not a probability; if these are logits, pass logits=True"
         return 0.0
-    off = np.abs(block.sum(axis=1) - 1)
+    with np.errstate(over="ignore"):  # huge numbers sum to an infinity, which is not 1 either
+        sums = block.sum(axis=1)
+    off = np.abs(sums - 1)
     if off.max() > tolerance:
         row = int(np.flatnonzero(off > tolerance)[0])
-        return row, f"sums to {block[row].sum():.6g}, not to 1; if these are logits, pass logits=True"
+        return row, f"sums to {sums[row]:.6g}, not to 1; if these are logits, pass logits=True"
     return float(off.max())
 
 
@@ -203,9 +242,11 @@ def _as_labels(y: Any, n_rows: int) -> NDArray[Any]:
     if np.ma.isMaskedArray(y):
         msg = "labels are a masked array: drop the masked rows first"
         raise TypeError(msg)
-    if hasattr(y, "detach"):
-        y = y.detach().cpu().numpy()
-    labels = np.asarray(y)
+    try:
+        labels = np.asarray(from_tensor(y))
+    except ValueError as error:
+        msg = "labels must be a vector with one label a row; these have different lengths"
+        raise ValueError(msg) from error
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
@@ -220,7 +261,9 @@ def _as_labels(y: Any, n_rows: int) -> NDArray[Any]:
             raise ValueError(msg)
         labels = labels.astype(str)
     if labels.dtype.kind == "f":
-        whole = np.isfinite(labels) & (labels == np.floor(labels))
+        with np.errstate(over="ignore"):  # long doubles; infinities are no class
+            labels = labels.astype(np.float64)
+        whole = np.isfinite(labels) & (labels == np.floor(labels)) & (np.abs(labels) < 2.0**53)
         if not whole.all():
             row = int(np.flatnonzero(~whole)[0])
             msg = f"label {labels[row]} in row {row} is not a class; pass integers or strings"
@@ -260,11 +303,19 @@ def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") 
         raise ValueError(msg)
     if sample_weight is None:
         return None
-    weight = np.asarray(sample_weight)
+    if np.ma.isMaskedArray(sample_weight):
+        msg = "sample_weight is a masked array: drop the masked rows, or give them the weight 0"
+        raise TypeError(msg)
+    try:
+        weight = np.asarray(from_tensor(sample_weight))
+    except ValueError as error:
+        msg = f"sample_weight must have shape ({n_rows},); its entries have different lengths"
+        raise ValueError(msg) from error
     if weight.dtype.kind not in "fiub":
         msg = f"sample_weight must be numbers, got an array of type {weight.dtype}"
         raise ValueError(msg)
-    weight = weight.astype(np.float64)
+    with np.errstate(over="ignore"):  # long doubles; infinities are found below
+        weight = weight.astype(np.float64)
     if weight.shape != (n_rows,):
         msg = f"sample_weight must have shape ({n_rows},), got {weight.shape}"
         raise ValueError(msg)
@@ -273,13 +324,22 @@ def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") 
         row = int(np.flatnonzero(bad)[0])
         msg = f"sample_weight in row {row} is {weight[row]}; weights must be finite and not negative"
         raise ValueError(msg)
-    total = float(weight.sum())
-    if total <= 0:
+    largest = float(weight.max())
+    if largest == 0:
         msg = "sample_weight is zero for every row"
         raise ValueError(msg)
     if weights == "importance":
-        scale: float = total / float(np.square(weight).sum())
+        weight /= largest
+        scale = float(weight.sum()) / float(np.square(weight).sum())
         return np.asarray(weight * scale)
+    if largest > MOST_OFTEN:
+        row = int(weight.argmax())
+        msg = f"sample_weight in row {row} is {largest:.6g}, {_NO_FREQUENCY}"
+        raise ValueError(msg)
+    total = float(weight.sum())
+    if total < LEAST_TOTAL:
+        msg = f"sample_weight sums to {total:.6g}, {_NO_FREQUENCY}"
+        raise ValueError(msg)
     if total < np.count_nonzero(weight) * (1 - 1e-9):
         msg = (
             f"sample_weight sums to {total:.6g}, less than the {np.count_nonzero(weight)} rows it weighs. Weights are "

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._rows import Block
+from mixnmatch._scores import is_number
 
 Rows = NDArray[np.float64]
 
@@ -101,8 +102,8 @@ def read_groups(groups: Any, n_rows: int) -> NDArray[np.intp]:
 
 def check_confidence(confidence: float) -> None:
     """Raise an error unless ``confidence`` is a probability strictly between 0 and 1."""
-    if not 0 < confidence < 1:
-        msg = f"confidence must be between 0 and 1, got {confidence}"
+    if not is_number(confidence) or not 0 < confidence < 1:
+        msg = f"confidence must be between 0 and 1, got {confidence!r}"
         raise ValueError(msg)
 
 

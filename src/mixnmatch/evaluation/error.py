@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mixnmatch._scores import Scores, read_labels, read_scores, read_weight
 from mixnmatch.evaluation import inference, notion
 from mixnmatch.evaluation._binning import Floats, Grid
+from mixnmatch.evaluation._means import check_confidence
 from mixnmatch.evaluation.dirichlet import choose_width
 from mixnmatch.evaluation.estimators import (
     Dirichlet,
@@ -202,9 +203,7 @@ def calibration_error(
     table = read_scores(scores, logits=logits)
     labels, _ = read_labels(y, table.n_rows, table.n_classes, classes)
     weight = read_weight(sample_weight, table.n_rows, weights=weights)
-    if not 0 < confidence < 1:
-        msg = f"confidence must be between 0 and 1, got {confidence}"
-        raise ValueError(msg)
+    check_confidence(confidence)
     chosen = _build(estimator, bins=bins, binning=binning, bandwidth=bandwidth, kernel=kernel)
     metric = CalibrationMetric(
         chosen,
@@ -241,6 +240,9 @@ _build = estimator
 def _generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
     if isinstance(random_state, np.random.Generator):
         return random_state
+    if random_state is not None and (not isinstance(random_state, int | np.integer) or random_state < 0):
+        msg = f"random_state must be a whole number from 0 on or a numpy Generator, got {random_state!r}"
+        raise ValueError(msg)
     # Not the stream that the same seed gives to users: data simulated from it would meet the very same numbers here.
     return np.random.default_rng([0 if random_state is None else random_state, 0x6D69786E])
 
@@ -267,7 +269,7 @@ def _infer(
     groups: Any,
     confidence: float,
     rng: np.random.Generator,
-) -> tuple[tuple[float, float], float]:
+) -> tuple[tuple[float, float] | None, float | None]:
     if metric.notion in ("top-label", "binary"):
         outcomes = metric.outcomes(scores, labels, weight)
         if groups is not None:
@@ -283,6 +285,8 @@ def _infer(
         raise ValueError(msg)
     if isinstance(metric.estimator, KernelCalibration):
         found = metric.estimator.result(notion.probabilities(scores), labels)
+        if math.isnan(found.p_value):  # blocks too few or too much alike to say how far they spread
+            return None, None
         width = inference.normal_quantile(0.5 + 0.5 * confidence) * found.standard_error
         return (max(found.value - width, 0.0), max(found.value + width, 0.0)), found.p_value
     return _resample_rows(metric, value, scores, labels, weight, confidence, rng)

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from scipy import fft
 
+from mixnmatch._scores import is_number
 from mixnmatch.evaluation._binning import Floats, Grid
 
 Bandwidth = float | str
@@ -31,7 +32,7 @@ def kernel_masses(bandwidth: Floats, n_nodes: int, kernel: str = "triweight") ->
     With s the standard deviation, the triweight kernel is (35/32)(1 - u^2)^3 with u = x / (3 s): the bandwidth rule of
     the paper is a rule for standard deviations, and the support of a triweight kernel is three of them.
     """
-    if kernel not in SUPPORT:
+    if not isinstance(kernel, str) or kernel not in SUPPORT:
         msg = f"kernel must be one of {', '.join(sorted(SUPPORT))}, got {kernel!r}"
         raise ValueError(msg)
     cells = n_nodes - 1
@@ -123,7 +124,7 @@ def choose_bandwidth(grid: Grid, bandwidth: Bandwidth) -> Floats:
             return authors_rule(grid)
         msg = f'bandwidth must be a positive number, "paper" or "authors", got {bandwidth!r}'
         raise ValueError(msg)
-    if not (np.isfinite(bandwidth) and bandwidth > 0):
+    if not is_number(bandwidth) or bandwidth <= 0:
         msg = f"bandwidth must be positive and finite, got {bandwidth}"
         raise ValueError(msg)
     return np.full(grid.count.shape[:-1], float(bandwidth))

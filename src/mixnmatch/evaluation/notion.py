@@ -34,9 +34,10 @@ class Outcomes:
 
 def probabilities(scores: Scores, rows: slice = slice(None)) -> Floats:
     """Rows of a checked table as float64 probabilities that sum to 1 (n x L, for a vector of scores n x 2)."""
-    values = np.asarray(scores.values[rows], dtype=np.float64)
+    start, stop, _ = rows.indices(scores.n_rows)
+    values = scores.read(start, stop).astype(np.float64, copy=False)
     if scores.vector:
-        positive = 1.0 / (1.0 + np.exp(-values)) if scores.logits else values
+        positive = _sigmoid(values) if scores.logits else values
         return np.stack([1.0 - positive, positive], axis=1)
     if scores.logits:
         values = np.exp(values - values.max(axis=1, keepdims=True))
@@ -44,6 +45,11 @@ def probabilities(scores: Scores, rows: slice = slice(None)) -> Floats:
     total = values.sum(axis=1, keepdims=True)
     off = np.abs(total - 1) > ROUNDING.get(scores.values.dtype.name, 1e-9)
     return np.asarray(values / np.where(off, total, 1.0))
+
+
+def _sigmoid(u: Floats) -> Floats:
+    small = np.exp(-np.abs(u))
+    return np.asarray(np.where(u >= 0, 1.0, small) / (1.0 + small))
 
 
 def _blocks(scores: Scores) -> list[slice]:
@@ -64,7 +70,7 @@ def top_label(scores: Scores, labels: NDArray[np.intp], weight: Floats | None = 
     z = np.empty(scores.n_rows)
     y = np.empty(scores.n_rows, dtype=np.int8)
     for rows in _blocks(scores):
-        block = np.asarray(scores.values[rows])
+        block = scores.read(rows.start, rows.stop)
         predicted = block.argmax(axis=1)
         y[rows] = predicted == labels[rows]
         top = np.take_along_axis(block, predicted[:, None], axis=1)
@@ -72,7 +78,7 @@ def top_label(scores: Scores, labels: NDArray[np.intp], weight: Floats | None = 
             z[rows] = 1.0 / np.exp(block - top).sum(axis=1, dtype=np.float64)
         else:
             total = block.sum(axis=1, dtype=np.float64)
-            off = np.abs(total - 1) > ROUNDING.get(block.dtype.name, 1e-9)
+            off = np.abs(total - 1) > ROUNDING.get(scores.values.dtype.name, 1e-9)
             z[rows] = top[:, 0] / np.where(off, total, 1.0)
     return Outcomes(np.minimum(z, 1.0), y, weight)
 

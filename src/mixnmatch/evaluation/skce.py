@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._scores import is_number
 from mixnmatch.evaluation._binning import Floats
 
 # Rows that the median heuristic looks at, and numbers held at a time while pairs are compared.
@@ -170,7 +171,7 @@ def skce(
 def _bandwidth(p: NDArray[Any], bandwidth: float | None) -> float:
     if bandwidth is None:
         return median_distance(p)
-    if not (np.isfinite(bandwidth) and bandwidth > 0):
+    if not is_number(bandwidth) or bandwidth <= 0:
         msg = f"bandwidth must be positive and finite, got {bandwidth}"
         raise ValueError(msg)
     return float(bandwidth)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -13,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mixnmatch._passes import row_ranges, run_blocks, single_threaded_blas
 from mixnmatch._rows import Block, RowSource
-from mixnmatch._scores import read_labels, read_scores, read_weight
+from mixnmatch._scores import from_tensor, is_number, read_labels, read_scores, read_weight
 
 if TYPE_CHECKING:
     from mixnmatch.maps.composition import Composition
@@ -77,6 +78,23 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
         """
         settings = self._input_settings()
         return self._fit_source(read_rows(scores, y, sample_weight, **settings))
+
+    def fit_batches(self, batches: Iterable[Any], *, directory: str | PathLike[str] | None = None) -> Self:
+        """Learn the map from batches, such as a DataLoader gives, without keeping all scores in memory.
+
+        Batches are read once: their scores go to a temporary file on the way, and :meth:`fit` runs on that.
+
+        Parameters
+        ----------
+        batches : iterable of (scores, labels) or (scores, labels, weight)
+            Arrays or tensors, also on a GPU; for example ``((model(x), y) for x, y in loader)``.
+        directory : path, optional
+            Where the temporary file is made; the system's directory for such files if not given.
+        """
+        from mixnmatch._spool import spool
+
+        with spool(batches, directory=directory) as rows:
+            return self.fit(rows.scores, rows.labels, rows.weight)
 
     def _input_settings(self) -> dict[str, Any]:
         return {
@@ -193,11 +211,6 @@ def check_smoothing(smoothing: Any) -> None:
         raise ValueError(msg)
 
 
-def is_number(value: Any) -> bool:
-    """Whether ``value`` is a finite real number."""
-    return isinstance(value, int | float | np.integer | np.floating) and bool(np.isfinite(value))
-
-
 def mix_with_uniform(p: NDArray[np.float64], share: float) -> NDArray[np.float64]:
     """Laplace smoothing, in place: (1 - share) p + share / L."""
     if share > 0:
@@ -241,7 +254,7 @@ def accuracy_preserved(before: Any, after: Any, *, logits: bool = False) -> bool
 
 
 def _winners(scores: Any, threshold: float) -> NDArray[np.intp]:
-    values = np.asarray(scores)
+    values = np.asarray(from_tensor(scores))
     if values.ndim == 1:
         return (values > threshold).astype(np.intp)
     if values.ndim == 2:

@@ -8,11 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._rows import Block
+from mixnmatch._scores import is_number
 from mixnmatch.kernels.lookup import Piecewise
 from mixnmatch.maps.columns import Columns, entries, weighted_count
 from mixnmatch.maps.piecewise import PiecewiseMap
 
 Vector = NDArray[np.float64]
+
+# More bins than any calibration set has rows would only take up memory.
+MOST_BINS = 1_000_000
 
 
 class HistogramBinning(PiecewiseMap):
@@ -65,8 +69,8 @@ class HistogramBinning(PiecewiseMap):
     def _check_params(self) -> None:
         super()._check_params()
         whole = isinstance(self.bins, int | np.integer) and not isinstance(self.bins, bool)
-        if self.bins != "auto" and not (whole and int(self.bins) >= 1):
-            msg = f'bins must be a whole number from 1 on, or "auto", got {self.bins!r}'
+        if self.bins != "auto" and not (whole and 1 <= int(self.bins) <= MOST_BINS):
+            msg = f'bins must be a whole number from 1 to {MOST_BINS}, or "auto", got {self.bins!r}'
             raise ValueError(msg)
         if self.strategy not in ("width", "mass"):
             msg = f'strategy must be "width" or "mass", got {self.strategy!r}'
@@ -181,7 +185,7 @@ class BayesianBinning(PiecewiseMap):
     def _check_params(self) -> None:
         super()._check_params()
         for name in ("range_factor", "prior_weight"):
-            if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+            if not is_number(getattr(self, name)) or getattr(self, name) <= 0:
                 msg = f"{name} must be a positive number, got {getattr(self, name)!r}"
                 raise ValueError(msg)
 

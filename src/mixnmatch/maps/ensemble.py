@@ -100,6 +100,8 @@ class LogisticFamily:
         return found
 
 
+# Members beyond this are no ensemble that data could tell apart.
+MOST_FREE = 64
 FAMILIES: dict[str, Family] = {
     "temperature": TemperatureFamily(),
     "platt": LogisticFamily(beta=False),
@@ -180,11 +182,12 @@ class Ensemble(CalibrationMap):
 
     def _check_params(self) -> None:
         check_loss(self.loss)
-        if isinstance(self.family, str) and self.family not in FAMILIES:
+        known = self.family in FAMILIES if isinstance(self.family, str) else hasattr(self.family, "single")
+        if not known:
             msg = f"family must be one of {sorted(FAMILIES)} or a Family, got {self.family!r}"
             raise ValueError(msg)
-        if not isinstance(self.free, int) or self.free < 1:
-            msg = f"free must be a whole number from 1 on, got {self.free!r}"
+        if not isinstance(self.free, int) or isinstance(self.free, bool) or not 1 <= self.free <= MOST_FREE:
+            msg = f"free must be a whole number from 1 to {MOST_FREE}, got {self.free!r}"
             raise ValueError(msg)
 
     def _family(self) -> Family:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from mixnmatch._passes import add, single_threaded_blas
 from mixnmatch._rows import Block, RowSource
+from mixnmatch._scores import is_number
 from mixnmatch.kernels.lookup import Piecewise
-from mixnmatch.maps.base import is_number
 from mixnmatch.maps.columns import Columns, weighted_count
 from mixnmatch.maps.combine import Pooled
 from mixnmatch.maps.isotonic import Isotonic, _made_strict
@@ -205,7 +205,8 @@ def nll_statistic(block: Block, levels: Levels, shift: Array) -> Statistic:
 
 def _fit_shifts(statistic: Callable[[Array], Statistic], levels: Levels, ridge: float) -> tuple[Array, float]:
     """Shifts of the groups with the least penalised loss, by Newton steps that never raise it; and the loss."""
-    penalty, steps = ridge * levels.sizes, levels.steps
+    # A ridge below rounding would leave the curvature singular: shifting all groups alike changes nothing.
+    penalty, steps = max(ridge, 1e-9) * levels.sizes, levels.steps
     shift = np.zeros(len(penalty))
     found = statistic(shift)
     for _ in range(100):

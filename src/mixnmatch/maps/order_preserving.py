@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._passes import add
 from mixnmatch._rows import Block, RowSource
+from mixnmatch._scores import is_number
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
 
@@ -130,7 +131,7 @@ class IntraOrderPreserving(CalibrationMap):
         if not (isinstance(self.n_knots, (int, np.integer)) and self.n_knots >= 2):
             msg = f"n_knots must be an integer of at least 2, got {self.n_knots!r}"
             raise ValueError(msg)
-        if not (np.isfinite(self.ridge) and self.ridge > 0):
+        if not is_number(self.ridge) or self.ridge <= 0:
             msg = f"ridge must be positive and finite, got {self.ridge!r}"
             raise ValueError(msg)
 

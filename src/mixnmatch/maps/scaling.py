@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._rows import RowSource
-from mixnmatch.maps.base import is_number
+from mixnmatch._scores import is_number
 from mixnmatch.maps.linear import PRODUCT_BYTES, Penalty, Problem, SoftmaxLinear, gradient_statistic, solve
 
 # Strengths of ODIR that are tried, from strong to weak.

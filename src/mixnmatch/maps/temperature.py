@@ -18,6 +18,8 @@ LOOK = 1024
 FLOOR = 1e-6
 # A mean log loss below this cannot be told from zero: the data are separable and no temperature is the best.
 SEPARABLE = 1e-9
+# Scores that differ only if they are multiplied by more than this are the same score.
+STEEPEST = 1e15
 
 
 class TemperatureScaling(CalibrationMap):
@@ -189,7 +191,7 @@ def _newton(
         mean = float(value / n)
         if slope == 0 and curvature == 0:  # constant scores: every temperature is as good
             return beta, mean, None
-        if slope < 0 and mean <= SEPARABLE:
+        if slope < 0 and (mean <= SEPARABLE or beta >= STEEPEST):
             return beta, mean, "separable"
         low, high = (beta, high) if slope < 0 else (low, beta)
         if low == 0 and beta * np.sqrt(curvature / n) < FLOOR:
@@ -240,7 +242,7 @@ def best_node(value: Callable[[float], float], start: float) -> float:
     """Node of the grid ``start * 2^k`` with the least value; the grid moves on while its best node is at an end."""
     known: dict[int, float] = {}
     centre = 0
-    while abs(centre) < 60:
+    while abs(centre) < 60 and start * 2.0**centre < STEEPEST:
         for k in range(centre - 2, centre + 3):
             if k not in known:
                 known[k] = value(start * 2.0**k)
@@ -304,6 +306,8 @@ def _bracketed(slope: Callable[[float], float], centre: float) -> float:
             low, high, at_low, at_high = low / 2, low, slope(low / 2), at_low
         else:
             low, high, at_low, at_high = high, high * 2, at_high, slope(high * 2)
+        if high > STEEPEST:
+            return high
     else:
         return low if at_low > 0 else high
     if at_low == at_high:  # constant scores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from mixnmatch._rows import RowSource
-from mixnmatch._scores import Scores
 from mixnmatch.maps.base import CalibrationMap, read_rows
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.selection.evaluated import Methods, Rows, build_methods, read_evaluation
@@ -281,7 +280,7 @@ def _subset(source: RowSource, index: NDArray[np.intp]) -> RowSource:
     assert source.labels is not None
     table_ = source.scores
     weight = None if source.weight is None else source.weight[index]
-    part = Scores(np.asarray(table_.values[index]), table_.logits, table_.uneven)
+    part = replace(table_, values=np.asarray(table_.values[index]))
     return RowSource(part, source.labels[index], weight, classes=source.classes)
 
 

@@ -285,6 +285,9 @@ def _guideline(complexity: str, rich: bool, preserve_accuracy: bool) -> tuple[st
 def _decide(evidence: Comparison, guideline: str, preserve_accuracy: bool) -> tuple[str, str, str, bool]:
     """The method to use, why, the best one by the data, and whether the guideline's is not told apart from it."""
     allowed = [r for r in evidence.results if r.failure is None and (r.accuracy_preserving or not preserve_accuracy)]
+    if not allowed:
+        msg = f"no method could be tried on these rows: {evidence.results[0].failure}"
+        raise ValueError(msg)
     best = allowed[0]
     tied = {result.name for result in evidence.tied()} | {best.name}
     agree = guideline in tied

@@ -1,0 +1,105 @@
+"""Batches that come once, as one table: scores go to a temporary file as they arrive and are mapped into memory."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._scores import from_tensor
+
+
+@dataclass(frozen=True)
+class Spooled:
+    """What batches add up to: scores in a mapped file, labels and weights (8 bytes a row) in memory."""
+
+    scores: NDArray[Any]
+    labels: NDArray[Any] | None
+    weight: NDArray[Any] | None
+
+
+@contextmanager
+def spool(batches: Iterable[Sequence[Any]], *, directory: str | PathLike[str] | None = None) -> Iterator[Spooled]:
+    """Run through batches once, writing their scores to a temporary file, and give all rows as arrays.
+
+    Only one batch of scores is in memory at a time. The file has no name, so that nothing is left behind whatever
+    happens; it is given back to the disk when the context is left and the arrays are no longer used.
+
+    Parameters
+    ----------
+    batches : iterable of (scores, labels) or (scores, labels, weight)
+        Arrays or tensors, with scores of shape (m, L) or (m,) in every batch. The file has the type of the first
+        batch's scores. Labels, weights or both may be None, then in all batches.
+    directory : path, optional
+        Where the file is made; the system's directory for temporary files if not given. On many machines that one is
+        in memory: then name a directory on a disk.
+
+    Raises
+    ------
+    ValueError
+        If batches do not fit together; the message says which one, counted from 0.
+    """
+    with tempfile.TemporaryFile(dir=directory, prefix="mixnmatch-") as file:
+        yield _write(batches, file)
+
+
+def _write(batches: Iterable[Sequence[Any]], file: Any) -> Spooled:
+    like: NDArray[Any] | None = None
+    n_rows = 0
+    labels, weights = _Column("labels"), _Column("weights")
+    for number, batch in enumerate(batches):
+        scores, y, weight = _parts(batch, number)
+        if like is None:
+            like = np.empty((0, *scores.shape[1:]), scores.dtype if scores.dtype.kind == "f" else np.float64)
+        if scores.shape[1:] != like.shape[1:]:
+            msg = f"batch {number} has scores of shape {scores.shape}, but those before it end in {like.shape[1:]}"
+            raise ValueError(msg)
+        labels.add(y, len(scores), number)
+        weights.add(weight, len(scores), number)
+        file.write(np.ascontiguousarray(scores, dtype=like.dtype).data)
+        n_rows += len(scores)
+    if like is None or n_rows == 0:
+        msg = "there are no rows: the batches are empty, or were used up by a loop before"
+        raise ValueError(msg)
+    file.flush()
+    table = np.memmap(file, dtype=like.dtype, mode="r", shape=(n_rows, *like.shape[1:]))
+    return Spooled(table, labels.joined(), weights.joined())
+
+
+def _parts(batch: Sequence[Any], number: int) -> tuple[NDArray[Any], Any, Any]:
+    if not isinstance(batch, Sequence) or len(batch) not in (2, 3):
+        msg = f"batch {number} is not (scores, labels) or (scores, labels, weight)"
+        raise ValueError(msg)
+    scores = np.asarray(from_tensor(batch[0]))
+    if scores.ndim not in (1, 2) or scores.dtype.kind not in "fiu":
+        msg = f"batch {number} must have numbers of shape (m, L) or (m,) as scores, got {scores.dtype} {scores.shape}"
+        raise ValueError(msg)
+    return scores, batch[1], batch[2] if len(batch) == 3 else None
+
+
+class _Column:
+    """Labels or weights of the batches so far: a vector for each, or None for all."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.parts: list[Any] = []
+
+    def add(self, values: Any, n_rows: int, number: int) -> None:
+        if values is not None:
+            values = np.asarray(from_tensor(values))
+            if values.shape[:1] != (n_rows,):
+                msg = f"batch {number} has {self.name} of shape {values.shape} for {n_rows} rows of scores"
+                raise ValueError(msg)
+        if self.parts and (values is None) != (self.parts[0] is None):
+            msg = f"either all batches have {self.name} or none, but batch {number} differs from those before it"
+            raise ValueError(msg)
+        self.parts.append(values)
+
+    def joined(self) -> NDArray[Any] | None:
+        return None if self.parts[0] is None else np.concatenate(self.parts)
