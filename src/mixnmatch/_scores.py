@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._passes import row_ranges, run_blocks
+from mixnmatch._dask import is_dask, known_rows, map_chunks, one_class_chunk, reduce_chunks
+from mixnmatch._passes import add, row_ranges, run_blocks
 
 # How far a row of probabilities may be from summing to 1; rows are renormalised.
 SUM_TOLERANCE = {"float16": 1e-2, "float32": 1e-4, "float64": 1e-4}
@@ -56,7 +57,9 @@ class Scores:
         return np.ascontiguousarray(self.values[start:stop], dtype=self.dtype)
 
 
-def read_scores(scores: Any, *, logits: bool = False, n_classes: int | None = None) -> Scores:
+def read_scores(
+    scores: Any, *, logits: bool = False, n_classes: int | None = None, first_row: int | str = 0
+) -> Scores:
     """Check a table of scores and return it as :class:`Scores`.
 
     Parameters
@@ -67,12 +70,22 @@ def read_scores(scores: Any, *, logits: bool = False, n_classes: int | None = No
         Whether the scores are logits. Nothing is guessed from the values.
     n_classes : int, optional
         Number of classes that the map was fitted with.
+    first_row : int or str
+        Where these rows are in the table that they are part of, for messages.
 
     Raises
     ------
     ValueError
         If the scores cannot be used; the message names the first bad row.
     """
+    table = shape_scores(scores, logits=logits, n_classes=n_classes)
+    if is_dask(table.values):
+        table = replace(table, values=known_rows(table.values))
+    return replace(table, uneven=_check_values(table, first_row))
+
+
+def shape_scores(scores: Any, *, logits: bool = False, n_classes: int | None = None) -> Scores:
+    """Check all but the numbers themselves, which a lazy array does not show before it is computed."""
     values = _as_table(scores)
     table = Scores(values, bool(logits))
     if values.ndim == 2 and values.shape[1] < 2:
@@ -84,10 +97,24 @@ def read_scores(scores: Any, *, logits: bool = False, n_classes: int | None = No
     if n_classes is not None and table.n_classes != n_classes:
         msg = f"scores have {table.n_classes} classes, but the map was fitted with {n_classes}"
         raise ValueError(msg)
-    return replace(table, uneven=_check_values(table))
+    return table
 
 
-def _as_table(scores: Any) -> NDArray[Any]:
+def _as_table(scores: Any) -> Any:
+    values = scores if is_dask(scores) else _as_array(scores)
+    if values.dtype.kind not in "fiu":
+        msg = f"scores must be real numbers, got an array of type {values.dtype}"
+        raise ValueError(msg)
+    if values.ndim not in (1, 2):
+        msg = f"scores must have shape (n, L) or (n,), got {values.shape}"
+        raise ValueError(msg)
+    if values.shape[0] == 0 or values.size == 0:
+        msg = f"scores are empty: shape {values.shape}"
+        raise ValueError(msg)
+    return one_class_chunk(values) if is_dask(values) else values
+
+
+def _as_array(scores: Any) -> NDArray[Any]:
     if np.ma.isMaskedArray(scores):
         msg = "scores are a masked array: fill or drop the masked rows first (scores.filled, scores[~mask])"
         raise TypeError(msg)
@@ -98,22 +125,37 @@ def _as_table(scores: Any) -> NDArray[Any]:
     except ValueError as error:
         msg = "scores must be an array of numbers of shape (n, L) or (n,); rows have different lengths"
         raise ValueError(msg) from error
-    if values.dtype.kind not in "fiu":
-        msg = f"scores must be real numbers, got an array of type {values.dtype}"
-        raise ValueError(msg)
-    if values.ndim not in (1, 2):
-        msg = f"scores must have shape (n, L) or (n,), got {values.shape}"
-        raise ValueError(msg)
-    if values.shape[0] == 0 or values.size == 0:
-        msg = f"scores are empty: shape {values.shape}"
-        raise ValueError(msg)
     return np.asarray(values) if isinstance(values, np.matrix) else values
 
 
-def _check_values(table: Scores) -> bool:
+def _check_values(table: Scores, first_row: int | str = 0) -> bool:
     """Raise an error for the first bad row; return whether rows need to be renormalised."""
-    name = table.values.dtype.name
-    tolerance, rounding = SUM_TOLERANCE.get(name, 1e-4), ROUNDING.get(name, 1e-9)
+    if is_dask(table.values):
+        found = reduce_chunks(_check_chunk, [table.values], table.logits, combine=_first_or_furthest)
+    else:
+        found = _check_rows(table)
+    if not isinstance(found, float):
+        row, why = found
+        place = f"row {row} of {first_row}" if isinstance(first_row, str) else f"row {first_row + row}"
+        msg = f"{place} of the scores {why}"
+        raise ValueError(msg)
+    return found > ROUNDING.get(table.values.dtype.name, 1e-9)
+
+
+def _check_chunk(start: int, chunks: list[NDArray[Any]], logits: bool) -> tuple[int, str] | float:
+    found = _check_rows(Scores(chunks[0], logits))
+    return found if isinstance(found, float) else (start + found[0], found[1])
+
+
+def _first_or_furthest(left: tuple[int, str] | float, right: tuple[int, str] | float) -> tuple[int, str] | float:
+    if isinstance(left, float):
+        return max(left, right) if isinstance(right, float) else right
+    return left
+
+
+def _check_rows(table: Scores) -> tuple[int, str] | float:
+    """First bad row and what is wrong with it, or how far the furthest row is from summing to 1."""
+    tolerance = SUM_TOLERANCE.get(table.values.dtype.name, 1e-4)
 
     def find(start: int, stop: int) -> tuple[int, str] | float:
         block = table.read(start, stop)
@@ -123,11 +165,9 @@ def _check_values(table: Scores) -> bool:
     furthest = 0.0
     for found in run_blocks(find, row_ranges(table.n_rows, table.row_bytes)):
         if not isinstance(found, float):
-            row, why = found
-            msg = f"row {row} of the scores {why}"
-            raise ValueError(msg)
+            return found
         furthest = max(furthest, found)
-    return furthest > rounding
+    return furthest
 
 
 def _check_logits(block: NDArray[Any]) -> tuple[int, str] | float:
@@ -166,40 +206,114 @@ def _first_not_finite(block: NDArray[Any]) -> tuple[int, str]:
     return row, f"holds {name}; drop or repair such rows first"
 
 
-def read_labels(y: Any, n_rows: int, n_classes: int, classes: Any = None) -> tuple[NDArray[np.intp], NDArray[Any]]:
+def read_labels(y: Any, n_rows: int, n_classes: int, classes: Any = None) -> tuple[Any, NDArray[Any]]:
     """Check labels and return their column indices and the names of the columns.
 
     Without ``classes``, integer labels are column indices; other labels are matched to the columns in sorted order,
-    if all of them occur.
+    if all of them occur. Labels in a Dask array stay there.
     """
+    if is_dask(y):
+        return _read_dask_labels(y, n_rows, n_classes, classes)
     labels = _as_labels(y, n_rows)
-    if classes is not None:
-        names = np.asarray(classes)
-        if names.ndim != 1 or len(names) != n_classes or len(np.unique(names)) != n_classes:
-            msg = f"classes must name each of the {n_classes} columns once, got {names.tolist()!r:.200}"
-            raise ValueError(msg)
-        return _match(labels, names), names
-    if labels.dtype.kind in "US":
-        names = np.unique(labels)
-        if len(names) != n_classes:
-            msg = (
-                f"the labels name {len(names)} classes but the scores have {n_classes} columns; "
-                "pass classes=[...] to name the columns in order"
-            )
-            raise ValueError(msg)
-        return _match(labels, names), names
+    if classes is None and labels.dtype.kind not in "US":
+        return _column_indices(labels, n_classes), np.arange(n_classes)
+    names = _column_names(np.unique(labels) if classes is None else classes, n_classes, given=classes is not None)
+    return _match(labels, names), names
+
+
+def _column_names(given_names: Any, n_classes: int, *, given: bool) -> NDArray[Any]:
+    names: NDArray[Any] = np.asarray(given_names)
+    if given and (names.ndim != 1 or len(names) != n_classes or len(np.unique(names)) != n_classes):
+        msg = f"classes must name each of the {n_classes} columns once, got {names.tolist()!r:.200}"
+        raise ValueError(msg)
+    if len(names) != n_classes:
+        msg = (
+            f"the labels name {len(names)} classes but the scores have {n_classes} columns; "
+            "pass classes=[...] to name the columns in order"
+        )
+        raise ValueError(msg)
+    return names
+
+
+def _column_indices(labels: NDArray[Any], n_classes: int, first_row: int = 0) -> NDArray[np.intp]:
     outside = (labels < 0) | (labels >= n_classes)
     if outside.any():
         row = int(np.flatnonzero(outside)[0])
         msg = (
-            f"label {labels[row]} in row {row} is not a column of the scores (0 to {n_classes - 1}); "
+            f"label {labels[row]} in row {first_row + row} is not a column of the scores (0 to {n_classes - 1}); "
             "pass classes=[...] if the columns have other names"
         )
         raise ValueError(msg)
-    return labels.astype(np.intp, copy=False), np.arange(n_classes)
+    return labels.astype(np.intp, copy=False)
 
 
-def _as_labels(y: Any, n_rows: int) -> NDArray[Any]:
+def _read_dask_labels(y: Any, n_rows: int, n_classes: int, classes: Any) -> tuple[Any, NDArray[Any]]:
+    """Column indices as a lazy array, once a pass has found all labels to be good."""
+    labels = known_rows(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    _check_label_shape(labels.shape, n_rows)
+    names: NDArray[Any] | None = None
+    if classes is not None:
+        names = _column_names(classes, n_classes, given=True)
+    elif labels.dtype.kind in "USO":
+        found = reduce_chunks(_label_names, [labels], combine=_either_or_union)
+        names = _column_names(_unless_error(found), n_classes, given=False)
+    _unless_error(reduce_chunks(_label_error, [labels], n_classes, names, combine=_first_error))
+    # Labels may have to be sent from worker to worker: as short as they can be.
+    short = np.min_scalar_type(n_classes - 1)
+    codes = map_chunks(_label_codes, labels, n_classes, names, short, n_columns=None, dtype=short)
+    return codes, np.arange(n_classes) if names is None else names
+
+
+def _label_codes(
+    labels: NDArray[Any], first_row: int, n_classes: int, names: NDArray[Any] | None, dtype: Any
+) -> NDArray[Any]:
+    checked = _as_labels(labels, len(labels), first_row)
+    found = _column_indices(checked, n_classes, first_row) if names is None else _match(checked, names, first_row)
+    return found.astype(dtype)
+
+
+def _label_error(start: int, chunks: list[NDArray[Any]], n_classes: int, names: Any) -> Exception | None:
+    try:
+        _label_codes(chunks[0], start, n_classes, names, np.intp)
+    except (ValueError, TypeError) as error:
+        return error
+    return None
+
+
+def _label_names(start: int, chunks: list[NDArray[Any]]) -> NDArray[Any] | Exception:
+    try:
+        return np.unique(_as_labels(chunks[0], len(chunks[0]), start))
+    except (ValueError, TypeError) as error:
+        return error
+
+
+def _either_or_union(left: Any, right: Any) -> Any:
+    failed = [part for part in (left, right) if isinstance(part, Exception)]
+    return failed[0] if failed else np.union1d(left, right)
+
+
+def _first_error(left: Exception | None, right: Exception | None) -> Exception | None:
+    return left or right
+
+
+def _unless_error(found: Any) -> Any:
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _check_label_shape(shape: tuple[int, ...], n_rows: int) -> None:
+    if len(shape) != 1:
+        msg = f"labels must be a vector with one label a row, got shape {shape}"
+        raise ValueError(msg)
+    if shape[0] != n_rows:
+        msg = f"there are {shape[0]} labels for {n_rows} rows of scores"
+        raise ValueError(msg)
+
+
+def _as_labels(y: Any, n_rows: int, first_row: int = 0) -> NDArray[Any]:
     if np.ma.isMaskedArray(y):
         msg = "labels are a masked array: drop the masked rows first"
         raise TypeError(msg)
@@ -208,12 +322,7 @@ def _as_labels(y: Any, n_rows: int) -> NDArray[Any]:
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
-    if labels.ndim != 1:
-        msg = f"labels must be a vector with one label a row, got shape {labels.shape}"
-        raise ValueError(msg)
-    if len(labels) != n_rows:
-        msg = f"there are {len(labels)} labels for {n_rows} rows of scores"
-        raise ValueError(msg)
+    _check_label_shape(labels.shape, n_rows)
     if labels.dtype.kind == "O":
         if not all(isinstance(label, str) for label in labels):
             msg = "labels are an object array; pass integers or strings"
@@ -223,7 +332,7 @@ def _as_labels(y: Any, n_rows: int) -> NDArray[Any]:
         whole = np.isfinite(labels) & (labels == np.floor(labels))
         if not whole.all():
             row = int(np.flatnonzero(~whole)[0])
-            msg = f"label {labels[row]} in row {row} is not a class; pass integers or strings"
+            msg = f"label {labels[row]} in row {first_row + row} is not a class; pass integers or strings"
             raise ValueError(msg)
         labels = labels.astype(np.int64)
     if labels.dtype.kind == "b":
@@ -234,7 +343,7 @@ def _as_labels(y: Any, n_rows: int) -> NDArray[Any]:
     return labels
 
 
-def _match(labels: NDArray[Any], names: NDArray[Any]) -> NDArray[np.intp]:
+def _match(labels: NDArray[Any], names: NDArray[Any], first_row: int = 0) -> NDArray[np.intp]:
     if (labels.dtype.kind in "US") != (names.dtype.kind in "US"):
         msg = f"labels of type {labels.dtype} cannot be matched to classes of type {names.dtype}"
         raise ValueError(msg)
@@ -244,13 +353,13 @@ def _match(labels: NDArray[Any], names: NDArray[Any]) -> NDArray[np.intp]:
     unknown = names[codes] != labels
     if unknown.any():
         row = int(np.flatnonzero(unknown)[0])
-        msg = f"label {labels[row].item()!r} in row {row} is not one of the classes {names.tolist()!r:.200}"
+        msg = f"label {labels[row].item()!r} in row {first_row + row} is not one of the classes {names.tolist()!r:.200}"
         raise ValueError(msg)
     return codes.astype(np.intp, copy=False)
 
 
-def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") -> NDArray[np.float64] | None:
-    """Check sample weights; ``None`` stays ``None``.
+def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") -> Any:
+    """Check sample weights; ``None`` stays ``None``, and a Dask array stays one.
 
     Weights are frequencies: k equals k repetitions. With ``weights="importance"`` they are rescaled so that they sum
     to Kish's effective sample size.
@@ -260,7 +369,7 @@ def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") 
         raise ValueError(msg)
     if sample_weight is None:
         return None
-    weight = np.asarray(sample_weight)
+    weight: Any = known_rows(sample_weight) if is_dask(sample_weight) else np.asarray(sample_weight)
     if weight.dtype.kind not in "fiub":
         msg = f"sample_weight must be numbers, got an array of type {weight.dtype}"
         raise ValueError(msg)
@@ -268,22 +377,33 @@ def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") 
     if weight.shape != (n_rows,):
         msg = f"sample_weight must have shape ({n_rows},), got {weight.shape}"
         raise ValueError(msg)
-    bad = ~(np.isfinite(weight) & (weight >= 0))
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        msg = f"sample_weight in row {row} is {weight[row]}; weights must be finite and not negative"
-        raise ValueError(msg)
-    total = float(weight.sum())
+    found = reduce_chunks(_weigh, [weight], combine=_weigh_both) if is_dask(weight) else _weigh(0, [weight])
+    total, squares, rows = _unless_error(found)
     if total <= 0:
         msg = "sample_weight is zero for every row"
         raise ValueError(msg)
     if weights == "importance":
-        scale: float = total / float(np.square(weight).sum())
-        return np.asarray(weight * scale)
-    if total < np.count_nonzero(weight) * (1 - 1e-9):
+        return weight * (total / squares)
+    if total < rows * (1 - 1e-9):
         msg = (
-            f"sample_weight sums to {total:.6g}, less than the {np.count_nonzero(weight)} rows it weighs. Weights are "
+            f"sample_weight sums to {total:.6g}, less than the {rows} rows it weighs. Weights are "
             'read as frequencies; if they are importances, say weights="importance"'
         )
         warnings.warn(msg, UserWarning, stacklevel=4)
     return weight
+
+
+def _weigh(start: int, chunks: list[NDArray[np.float64]]) -> tuple[float, float, int] | Exception:
+    """Sum of the weights and of their squares, and how many are positive; an error if one cannot be."""
+    weight = chunks[0]
+    bad = ~(np.isfinite(weight) & (weight >= 0))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        msg = f"sample_weight in row {start + row} is {weight[row]}; weights must be finite and not negative"
+        return ValueError(msg)
+    return float(weight.sum()), float(np.square(weight).sum()), int(np.count_nonzero(weight))
+
+
+def _weigh_both(left: Any, right: Any) -> Any:
+    failed = [part for part in (left, right) if isinstance(part, Exception)]
+    return failed[0] if failed else add(left, right)
