@@ -57,9 +57,7 @@ class Scores:
         return np.ascontiguousarray(self.values[start:stop], dtype=self.dtype)
 
 
-def read_scores(
-    scores: Any, *, logits: bool = False, n_classes: int | None = None, first_row: int | str = 0
-) -> Scores:
+def read_scores(scores: Any, *, logits: bool = False, n_classes: int | None = None, first_row: int | str = 0) -> Scores:
     """Check a table of scores and return it as :class:`Scores`.
 
     Parameters

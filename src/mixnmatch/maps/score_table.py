@@ -163,7 +163,9 @@ def _groups(block: Block, way: str, ends: list[Vector]) -> list[Vector]:
         weight = np.ones(len(column)) if part.weight is None else part.weight
         low = np.full(size, np.inf)
         np.minimum.at(low, group, column)
-        found.append(np.stack([weighted_count(group, weight, size), weighted_count(group, weight * positive, size), low]))
+        found.append(
+            np.stack([weighted_count(group, weight, size), weighted_count(group, weight * positive, size), low])
+        )
     return found
 
 
