@@ -73,6 +73,11 @@ def asked_backend() -> str:
     return _engine.get().backend
 
 
+def asked_block_bytes() -> int | None:
+    """Bytes in a block that passes in this context are asked to take."""
+    return _engine.get().block_bytes
+
+
 def available_threads() -> int:
     """Threads that a pass may use here."""
     asked = _engine.get().threads
@@ -192,9 +197,9 @@ def add(left: Any, right: Any) -> Any:
     return left + right
 
 
-def total(results: Iterator[T]) -> T:
-    """Add up statistics in the order they come."""
+def total(results: Iterator[T], combine: Callable[[T, T], T] = add) -> T:
+    """Add up statistics, or combine them in another way, in the order they come."""
     result = next(results)
     for item in results:
-        result = add(result, item)
+        result = combine(result, item)
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch import kernels
-from mixnmatch._passes import asked_backend, row_ranges, run_blocks, total
+from mixnmatch._dask import is_dask, map_chunks, reduce_chunks, rows_like
+from mixnmatch._passes import add, asked_backend, row_ranges, run_blocks, total
 from mixnmatch._scores import ROUNDING, Scores
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ T = TypeVar("T")
 SMALLEST_PROBABILITY = 1e-37
 # Tables of two classes up to this many entries are turned into log-odds once instead of in every pass.
 ODDS_ENTRIES = 1 << 26
+# A first look at the rows copies at most so many entries of the table.
+LOOK_ENTRIES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Block:
     weight: NDArray[np.float64] | None = None
     uneven: bool = False  # rows of probabilities may be off the simplex by more than rounding
     backend: str = "numpy"
+    beside: tuple[Block, ...] = ()  # the same rows in other tables
 
     @property
     def kernels(self) -> ModuleType:
@@ -129,15 +134,31 @@ def fold_of(index: NDArray[np.intp] | range, n_folds: int, seed: int = 0) -> NDA
 
 @dataclass(frozen=True)
 class RowSource:
-    """What a pass reads: scores + labels + weights + the chain of fitted maps before it, applied on the fly."""
+    """What a pass reads: scores + labels + weights + the chain of fitted maps before it, applied on the fly.
+
+    Arrays are NumPy's (in memory or memory-mapped), or all of them Dask's, in the same chunks of rows. A pass over the
+    latter is one graph: on each chunk it is a pass over a source in memory.
+    """
 
     scores: Scores
-    labels: NDArray[np.intp] | None = None
-    weight: NDArray[np.float64] | None = None
+    labels: Any = None
+    weight: Any = None
     chain: tuple[CalibrationMap, ...] = ()
     folds: tuple[Fold, ...] = ()
     classes: NDArray[Any] | None = None
-    index: NDArray[np.intp] | None = None  # rows of the user's table, where this is a sample of it
+    index: NDArray[np.intp] | range | None = None  # rows of the user's table, where this is a part of it
+    beside: tuple[RowSource, ...] = ()  # other tables of the same rows
+
+    @classmethod
+    def of(cls, scores: Scores, labels: Any, weight: Any, classes: NDArray[Any] | None = None) -> RowSource:
+        """A source of checked scores, labels and weights, all brought to where the scores are."""
+        values = scores.values
+        return cls(scores, _aligned(labels, values), _aligned(weight, values), classes=classes)
+
+    @property
+    def on_dask(self) -> bool:
+        """Whether the rows are in Dask arrays."""
+        return is_dask(self.scores.values)
 
     @property
     def n_rows(self) -> int:
@@ -167,40 +188,95 @@ class RowSource:
         """Only the rows inside (``keep``) or outside a fold."""
         return replace(self, folds=(*self.folds, Fold(index, n_folds, keep, seed)))
 
+    def together(self, *others: RowSource) -> RowSource:
+        """The source with other tables of the same rows: each block has theirs ``beside`` it."""
+        return replace(self, beside=tuple(self._as_own_rows(other, other.scores.values) for other in others))
+
+    def _as_own_rows(self, other: RowSource, values: Any) -> RowSource:
+        if values is not self.scores.values:
+            values = _aligned(values, self.scores.values)
+        rows = {"labels": self.labels, "weight": self.weight, "folds": self.folds, "index": self.index}
+        return replace(other, scores=replace(other.scores, values=values), **rows)
+
+    def look(self, at_most: int) -> RowSource:
+        """About ``at_most`` rows for a first, cheap look; fewer where rows are very long."""
+        return self.sampled(min(at_most, max(LOOK_ENTRIES // self.n_classes, 64)))
+
     def sampled(self, at_most: int) -> RowSource:
         """About ``at_most`` rows spread evenly over the table, copied for a cheap look before the full passes.
 
         A table that is hardly larger than that is returned as it is.
         """
         step = self.n_rows // at_most
-        if step < 2:
-            return self
-        pick = slice(None, None, step)
-        index = np.arange(self.n_rows)[pick] if self.index is None else self.index[pick]
-        sample = replace(
-            self,
-            scores=replace(self.scores, values=np.array(self.scores.values[pick])),
-            labels=None if self.labels is None else self.labels[pick],
-            weight=None if self.weight is None else self.weight[pick],
-            index=index,
-        )
-        sample.__dict__["backend"] = self.backend  # chosen once for a fit, looks included
-        return sample if sample.total_weight() > 0 else self
+        return self if step < 2 else self._every(step)
+
+    def in_memory(self) -> RowSource:
+        """The source itself, with all of its rows brought here if they are on a cluster."""
+        return self._every(1) if self.on_dask else self
+
+    def _every(self, step: int) -> RowSource:
+        made: dict[int, RowSource] = self.__dict__.setdefault("_made", {})
+        if step not in made:
+            pick = slice(None, None, step)
+            names, arrays = zip(*self._arrays().items(), strict=True)
+            picked = [array[pick] for array in arrays]
+            if self.on_dask:
+                import dask
+
+                picked = dask.compute(*picked)
+            found = dict(zip(names, map(np.array, picked), strict=True))
+            index = np.arange(0, self.n_rows, step) if self.index is None else np.asarray(self.index)[pick]
+            made[step] = self._filled(found, index)
+        sample = made[step]
+        return sample if step == 1 or sample.total_weight() > 0 else self
 
     def as_log_odds(self, floor: float) -> RowSource:
         """Binary probabilities that fit into memory as a vector of log-odds, so that passes take no logarithms."""
         small = self.n_classes == 2 and not self.scores.logits and self.n_entries <= ODDS_ENTRIES
         if self.chain or not small:
             return self
-        ranges = row_ranges(self.n_rows, self.scores.row_bytes, backend="numba")
-        plain = RowSource(self.scores)
-
-        def odds(start: int, stop: int) -> NDArray[np.float64]:
-            logs = plain.block(start, stop).log_scores(floor)
-            return np.asarray(logs[:, 1] - logs[:, 0], dtype=np.float64)
-
-        made = replace(self, scores=Scores(np.concatenate(list(run_blocks(odds, ranges))), True))
+        settings = self._without_arrays().scores, floor
+        if self.on_dask:
+            values = map_chunks(_log_odds, self.scores.values, *settings, n_columns=None, dtype=np.float64)
+        else:
+            ranges = row_ranges(self.n_rows, self.scores.row_bytes, backend="numba")
+            cut = self.scores.values
+            parts = run_blocks(lambda start, stop: _log_odds(cut[start:stop], start, *settings), ranges)
+            values = np.concatenate(list(parts))
+        made = replace(self, scores=Scores(values, True))
         made.__dict__["backend"] = self.backend
+        return made
+
+    def _arrays(self) -> dict[str, Any]:
+        """The arrays that a pass reads, by name; a table that is there twice is read once."""
+        found = {"values": self.scores.values, "labels": self.labels, "weight": self.weight}
+        for k, other in enumerate(self.beside):
+            found[f"beside {k}"] = None if other.scores.values is self.scores.values else other.scores.values
+        return {name: array for name, array in found.items() if array is not None}
+
+    def _without_arrays(self) -> RowSource:
+        """All but the arrays, which a chunk brings along."""
+        others = tuple(other._without_arrays() for other in self.beside)
+        bare = replace(
+            self, scores=replace(self.scores, values=None), labels=None, weight=None, classes=None, beside=others
+        )
+        bare.__dict__["backend"] = self.backend
+        return bare
+
+    def _filled(self, arrays: dict[str, Any], index: NDArray[np.intp] | range) -> RowSource:
+        """The source with other arrays, which hold the rows ``index`` of the table."""
+        labels = arrays.get("labels")
+        own = replace(
+            self,
+            scores=replace(self.scores, values=arrays["values"]),
+            labels=None if labels is None else labels.astype(np.intp, copy=False),
+            weight=arrays.get("weight"),
+            index=index,
+        )
+        others = [own._as_own_rows(o, arrays.get(f"beside {k}", arrays["values"])) for k, o in enumerate(self.beside)]
+        made = replace(own, beside=tuple(others))
+        for source in (made, *others):
+            source.__dict__["backend"] = self.backend  # chosen once for a fit, looks included
         return made
 
     def block(self, start: int, stop: int) -> Block:
@@ -218,7 +294,8 @@ class RowSource:
             labels = None if labels is None else labels[chosen]
             weight = None if weight is None else weight[chosen]
         form = "logits" if self.scores.logits else "probabilities"
-        block = Block(values, form, index, labels, weight, self.scores.uneven, self.backend)
+        beside = tuple(other.block(start, stop) for other in self.beside)
+        block = Block(values, form, index, labels, weight, self.scores.uneven, self.backend, beside)
         for fitted in self.chain:
             block = block.after(fitted)
         return block
@@ -233,22 +310,47 @@ class RowSource:
         return chosen
 
     def map_blocks(self, statistic: Callable[..., T], *args: Any, block_bytes: int | None = None) -> Iterator[T]:
-        """``statistic(block, *args)`` for every block, in block order."""
+        """``statistic(block, *args)`` for every block, in block order; from a cluster they come all together."""
+        if self.on_dask:
+            return iter(self._over_chunks(_chunk_statistics, statistic, args, block_bytes, combine=operator.add))
         # Stages hand on float64 and write beside it, so a chained block is cut for eight bytes an entry.
-        row_bytes = self.n_classes * 8 if self.chain else self.scores.row_bytes
-        backend = "numpy" if self.chain else self.backend
+        row_bytes = self.n_classes * 8 if self.chain or self.beside else self.scores.row_bytes
+        backend = "numpy" if self.chain or self.beside else self.backend
         ranges = row_ranges(self.n_rows, row_bytes, block_bytes=block_bytes, backend=backend)
         return run_blocks(lambda start, stop: statistic(self.block(start, stop), *args), ranges)
 
-    def total(self, statistic: Callable[..., T], *args: Any, block_bytes: int | None = None) -> T:
-        """Sum of ``statistic(block, *args)`` over all blocks, in block order, in float64."""
-        return total(self.map_blocks(statistic, *args, block_bytes=block_bytes))
+    def total(
+        self,
+        statistic: Callable[..., T],
+        *args: Any,
+        block_bytes: int | None = None,
+        combine: Callable[[T, T], T] = add,
+    ) -> T:
+        """Sum of ``statistic(block, *args)`` over all blocks, in block order, in float64.
+
+        ``combine`` takes two statistics of neighbouring rows to that of both, where that is not their sum.
+        """
+        if self.on_dask:
+            found: T = self._over_chunks(_chunk_total, statistic, args, block_bytes, combine, combine=combine)
+            return found
+        return total(self.map_blocks(statistic, *args, block_bytes=block_bytes), combine)
+
+    def _over_chunks(self, work: Callable[..., T], *args: Any, combine: Callable[[T, T], T]) -> T:
+        arrays = self._arrays()
+        bare = self._without_arrays()
+        return reduce_chunks(work, list(arrays.values()), tuple(arrays), bare, *args, combine=combine)
 
     def total_weight(self) -> float:
         """Sum of the weights of the rows that take part: the n of every formula."""
-        if not self.folds:
-            return float(self.n_rows if self.weight is None else self.weight.sum())
-        return float(self.total(_block_weight))
+        return self._total_weight
+
+    @cached_property
+    def _total_weight(self) -> float:
+        if not self.folds and self.weight is None:
+            return float(self.n_rows)
+        if self.folds or self.on_dask:
+            return float(self.total(_block_weight))
+        return float(self.weight.sum())
 
     def class_weights(self) -> NDArray[np.float64]:
         """Weight of each class among the rows that take part."""
@@ -258,8 +360,62 @@ class RowSource:
         """What a probability of 0 is read as in logarithms: half of the smallest positive one among these rows."""
         if not self.chain and self.scores.logits:
             return SMALLEST_PROBABILITY
-        smallest = min(self.map_blocks(_smallest_positive))
+        smallest = self.total(_smallest_positive, combine=min)
         return float(max(smallest / 2, SMALLEST_PROBABILITY))
+
+
+def refuse_dask(source: RowSource, why: str, instead: str = "") -> None:
+    """Raise an error for what needs rows in memory, if they are on Dask."""
+    if source.on_dask:
+        instead = instead or "take a sample that fits into memory, such as scores[::100].compute()"
+        msg = f"{why}, which a Dask array does not allow: {instead}"
+        raise ValueError(msg)
+
+
+def _aligned(array: Any, table: Any) -> Any:
+    """One entry (or one row) for each row of a table, where the table is: on Dask in the same chunks, or in memory."""
+    if array is None:
+        return None
+    if is_dask(table):
+        return rows_like(array, table)
+    return array.compute() if is_dask(array) else array
+
+
+def _part(start: int, chunks: list[Any], names: tuple[str, ...], bare: RowSource) -> RowSource:
+    """The source of the rows of a chunk."""
+    return bare._filled(dict(zip(names, chunks, strict=True)), range(start, start + len(chunks[0])))
+
+
+def _chunk_statistics(
+    start: int,
+    chunks: list[Any],
+    names: tuple[str, ...],
+    bare: RowSource,
+    statistic: Callable[..., T],
+    args: tuple[Any, ...],
+    block_bytes: int | None,
+) -> list[T]:
+    return list(_part(start, chunks, names, bare).map_blocks(statistic, *args, block_bytes=block_bytes))
+
+
+def _chunk_total(
+    start: int,
+    chunks: list[Any],
+    names: tuple[str, ...],
+    bare: RowSource,
+    statistic: Callable[..., T],
+    args: tuple[Any, ...],
+    block_bytes: int | None,
+    combine: Callable[[T, T], T],
+) -> T:
+    part = _part(start, chunks, names, bare)
+    return part.total(statistic, *args, block_bytes=block_bytes, combine=combine)
+
+
+def _log_odds(values: NDArray[Any], first_row: int, like: Scores, floor: float) -> NDArray[np.float64]:
+    source = RowSource(replace(like, values=values))
+    logs = source.block(0, len(values)).log_scores(floor)
+    return np.asarray(logs[:, 1] - logs[:, 0], dtype=np.float64)
 
 
 def _block_weight(block: Block) -> float:

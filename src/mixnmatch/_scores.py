@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._dask import is_dask, known_rows, map_chunks, one_class_chunk, reduce_chunks
 from mixnmatch._passes import row_ranges, run_blocks
 
 # How far a row of probabilities may be from summing to 1; rows are renormalised.
@@ -19,6 +20,8 @@ ROUNDING = {"bfloat16": 0.0, "float16": 0.0, "float32": 1e-5, "float64": 1e-9}
 WIDEST = 1e9
 # A row cannot be counted more often than this, and all rows together not less than this.
 MOST_OFTEN, LEAST_TOTAL = 1e15, 1e-12
+# A weight that is smaller than the largest by this factor cannot be seen in any sum, and is read as 0.
+LEAST_SHARE = 1e-30
 _NO_FREQUENCY = 'which cannot be a number of rows; if weights are importances, say weights="importance"'
 
 
@@ -69,7 +72,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and bool(-1e308 < value < 1e308)
 
 
-def read_scores(scores: Any, *, logits: bool = False, n_classes: int | None = None) -> Scores:
+def read_scores(scores: Any, *, logits: bool = False, n_classes: int | None = None, first_row: int | str = 0) -> Scores:
     """Check a table of scores and return it as :class:`Scores`.
 
     Parameters
@@ -80,12 +83,23 @@ def read_scores(scores: Any, *, logits: bool = False, n_classes: int | None = No
         Whether the scores are logits. Nothing is guessed from the values.
     n_classes : int, optional
         Number of classes that the map was fitted with.
+    first_row : int or str
+        Where these rows are in the table that they are part of, for messages.
 
     Raises
     ------
     ValueError
         If the scores cannot be used; the message names the first bad row.
     """
+    table = shape_scores(scores, logits=logits, n_classes=n_classes)
+    if is_dask(table.values):
+        table = replace(table, values=known_rows(table.values))
+    given = "bfloat16" if _is_bfloat16(scores) else table.values.dtype.name
+    return _checked(table, given, first_row)
+
+
+def shape_scores(scores: Any, *, logits: bool = False, n_classes: int | None = None) -> Scores:
+    """Check all but the numbers themselves, which a lazy array does not show before it is computed."""
     values = _as_table(scores)
     table = Scores(values, bool(logits))
     if values.ndim == 2 and values.shape[1] < 2:
@@ -97,8 +111,7 @@ def read_scores(scores: Any, *, logits: bool = False, n_classes: int | None = No
     if n_classes is not None and table.n_classes != n_classes:
         msg = f"scores have {table.n_classes} classes, but the map was fitted with {n_classes}"
         raise ValueError(msg)
-    given = "bfloat16" if _is_bfloat16(scores) else values.dtype.name
-    return _checked(table, given)
+    return table
 
 
 def from_tensor(value: Any) -> Any:
@@ -113,16 +126,8 @@ def _is_bfloat16(value: Any) -> bool:
     return str(getattr(value, "dtype", "")) == "torch.bfloat16"
 
 
-def _as_table(scores: Any) -> NDArray[Any]:
-    if np.ma.isMaskedArray(scores):
-        msg = "scores are a masked array: fill or drop the masked rows first (scores.filled, scores[~mask])"
-        raise TypeError(msg)
-    scores = from_tensor(scores)
-    try:
-        values = np.asanyarray(scores) if isinstance(scores, np.ndarray) else np.asarray(scores)
-    except ValueError as error:
-        msg = "scores must be an array of numbers of shape (n, L) or (n,); rows have different lengths"
-        raise ValueError(msg) from error
+def _as_table(scores: Any) -> Any:
+    values = scores if is_dask(scores) else _as_array(scores)
     if values.dtype.kind not in "fiu":
         msg = f"scores must be real numbers, got an array of type {values.dtype}"
         raise ValueError(msg)
@@ -132,6 +137,19 @@ def _as_table(scores: Any) -> NDArray[Any]:
     if values.shape[0] == 0 or values.size == 0:
         msg = f"scores are empty: shape {values.shape}"
         raise ValueError(msg)
+    return one_class_chunk(values) if is_dask(values) else values
+
+
+def _as_array(scores: Any) -> NDArray[Any]:
+    if np.ma.isMaskedArray(scores):
+        msg = "scores are a masked array: fill or drop the masked rows first (scores.filled, scores[~mask])"
+        raise TypeError(msg)
+    scores = from_tensor(scores)
+    try:
+        values = np.asanyarray(scores) if isinstance(scores, np.ndarray) else np.asarray(scores)
+    except ValueError as error:
+        msg = "scores must be an array of numbers of shape (n, L) or (n,); rows have different lengths"
+        raise ValueError(msg) from error
     return np.asarray(values) if isinstance(values, np.matrix) else values
 
 
@@ -148,9 +166,36 @@ def _narrowed(block: NDArray[Any]) -> NDArray[Any]:
     return narrowed
 
 
-def _checked(table: Scores, name: str) -> Scores:
+def _checked(table: Scores, name: str, first_row: int | str = 0) -> Scores:
     """Raise an error for the first bad row; say whether rows, given in a type, need to be renormalised or narrowed."""
-    tolerance, rounding = SUM_TOLERANCE.get(name, 1e-4), ROUNDING.get(name, 1e-9)
+    tolerance = SUM_TOLERANCE.get(name, 1e-4)
+    if is_dask(table.values):
+        found = reduce_chunks(_check_chunk, [table.values], table.logits, tolerance, combine=_first_or_furthest)
+    else:
+        found = _check_rows(table, tolerance)
+    if not isinstance(found, float):
+        row, why = found
+        place = f"row {row} of {first_row}" if isinstance(first_row, str) else f"row {first_row + row}"
+        msg = f"{place} of the scores {why}"
+        raise ValueError(msg)
+    if table.logits:
+        return replace(table, wide=found > WIDEST)
+    return replace(table, uneven=found > ROUNDING.get(name, 1e-9))
+
+
+def _check_chunk(start: int, chunks: list[NDArray[Any]], logits: bool, tolerance: float) -> tuple[int, str] | float:
+    found = _check_rows(Scores(chunks[0], logits), tolerance)
+    return found if isinstance(found, float) else (start + found[0], found[1])
+
+
+def _first_or_furthest(left: tuple[int, str] | float, right: tuple[int, str] | float) -> tuple[int, str] | float:
+    if isinstance(left, float):
+        return max(left, right) if isinstance(right, float) else right
+    return left
+
+
+def _check_rows(table: Scores, tolerance: float) -> tuple[int, str] | float:
+    """First bad row and what is wrong with it, or the largest logit, or how far a row is from summing to 1."""
 
     def find(start: int, stop: int) -> tuple[int, str] | float:
         block = table.read(start, stop)
@@ -160,11 +205,9 @@ def _checked(table: Scores, name: str) -> Scores:
     furthest = 0.0
     for found in run_blocks(find, row_ranges(table.n_rows, table.row_bytes)):
         if not isinstance(found, float):
-            row, why = found
-            msg = f"row {row} of the scores {why}"
-            raise ValueError(msg)
+            return found
         furthest = max(furthest, found)
-    return replace(table, wide=furthest > WIDEST) if table.logits else replace(table, uneven=furthest > rounding)
+    return furthest
 
 
 def _check_logits(block: NDArray[Any]) -> tuple[int, str] | float:
@@ -205,40 +248,114 @@ def _first_not_finite(block: NDArray[Any]) -> tuple[int, str]:
     return row, f"holds {name}; drop or repair such rows first"
 
 
-def read_labels(y: Any, n_rows: int, n_classes: int, classes: Any = None) -> tuple[NDArray[np.intp], NDArray[Any]]:
+def read_labels(y: Any, n_rows: int, n_classes: int, classes: Any = None) -> tuple[Any, NDArray[Any]]:
     """Check labels and return their column indices and the names of the columns.
 
     Without ``classes``, integer labels are column indices; other labels are matched to the columns in sorted order,
-    if all of them occur.
+    if all of them occur. Labels in a Dask array stay there.
     """
+    if is_dask(y):
+        return _read_dask_labels(y, n_rows, n_classes, classes)
     labels = _as_labels(y, n_rows)
-    if classes is not None:
-        names = np.asarray(classes)
-        if names.ndim != 1 or len(names) != n_classes or len(np.unique(names)) != n_classes:
-            msg = f"classes must name each of the {n_classes} columns once, got {names.tolist()!r:.200}"
-            raise ValueError(msg)
-        return _match(labels, names), names
-    if labels.dtype.kind in "US":
-        names = np.unique(labels)
-        if len(names) != n_classes:
-            msg = (
-                f"the labels name {len(names)} classes but the scores have {n_classes} columns; "
-                "pass classes=[...] to name the columns in order"
-            )
-            raise ValueError(msg)
-        return _match(labels, names), names
+    if classes is None and labels.dtype.kind not in "US":
+        return _column_indices(labels, n_classes), np.arange(n_classes)
+    names = _column_names(np.unique(labels) if classes is None else classes, n_classes, given=classes is not None)
+    return _match(labels, names), names
+
+
+def _column_names(given_names: Any, n_classes: int, *, given: bool) -> NDArray[Any]:
+    names: NDArray[Any] = np.asarray(given_names)
+    if given and (names.ndim != 1 or len(names) != n_classes or len(np.unique(names)) != n_classes):
+        msg = f"classes must name each of the {n_classes} columns once, got {names.tolist()!r:.200}"
+        raise ValueError(msg)
+    if len(names) != n_classes:
+        msg = (
+            f"the labels name {len(names)} classes but the scores have {n_classes} columns; "
+            "pass classes=[...] to name the columns in order"
+        )
+        raise ValueError(msg)
+    return names
+
+
+def _column_indices(labels: NDArray[Any], n_classes: int, first_row: int = 0) -> NDArray[np.intp]:
     outside = (labels < 0) | (labels >= n_classes)
     if outside.any():
         row = int(np.flatnonzero(outside)[0])
         msg = (
-            f"label {labels[row]} in row {row} is not a column of the scores (0 to {n_classes - 1}); "
+            f"label {labels[row]} in row {first_row + row} is not a column of the scores (0 to {n_classes - 1}); "
             "pass classes=[...] if the columns have other names"
         )
         raise ValueError(msg)
-    return labels.astype(np.intp, copy=False), np.arange(n_classes)
+    return labels.astype(np.intp, copy=False)
 
 
-def _as_labels(y: Any, n_rows: int) -> NDArray[Any]:
+def _read_dask_labels(y: Any, n_rows: int, n_classes: int, classes: Any) -> tuple[Any, NDArray[Any]]:
+    """Column indices as a lazy array, once a pass has found all labels to be good."""
+    labels = known_rows(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    _check_label_shape(labels.shape, n_rows)
+    names: NDArray[Any] | None = None
+    if classes is not None:
+        names = _column_names(classes, n_classes, given=True)
+    elif labels.dtype.kind in "USO":
+        found = reduce_chunks(_label_names, [labels], combine=_either_or_union)
+        names = _column_names(_unless_error(found), n_classes, given=False)
+    _unless_error(reduce_chunks(_label_error, [labels], n_classes, names, combine=_first_error))
+    # Labels may have to be sent from worker to worker: as short as they can be.
+    short = np.min_scalar_type(n_classes - 1)
+    codes = map_chunks(_label_codes, labels, n_classes, names, short, n_columns=None, dtype=short)
+    return codes, np.arange(n_classes) if names is None else names
+
+
+def _label_codes(
+    labels: NDArray[Any], first_row: int, n_classes: int, names: NDArray[Any] | None, dtype: Any
+) -> NDArray[Any]:
+    checked = _as_labels(labels, len(labels), first_row)
+    found = _column_indices(checked, n_classes, first_row) if names is None else _match(checked, names, first_row)
+    return found.astype(dtype)
+
+
+def _label_error(start: int, chunks: list[NDArray[Any]], n_classes: int, names: Any) -> Exception | None:
+    try:
+        _label_codes(chunks[0], start, n_classes, names, np.intp)
+    except (ValueError, TypeError) as error:
+        return error
+    return None
+
+
+def _label_names(start: int, chunks: list[NDArray[Any]]) -> NDArray[Any] | Exception:
+    try:
+        return np.unique(_as_labels(chunks[0], len(chunks[0]), start))
+    except (ValueError, TypeError) as error:
+        return error
+
+
+def _either_or_union(left: Any, right: Any) -> Any:
+    failed = [part for part in (left, right) if isinstance(part, Exception)]
+    return failed[0] if failed else np.union1d(left, right)
+
+
+def _first_error(left: Exception | None, right: Exception | None) -> Exception | None:
+    return left or right
+
+
+def _unless_error(found: Any) -> Any:
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _check_label_shape(shape: tuple[int, ...], n_rows: int) -> None:
+    if len(shape) != 1:
+        msg = f"labels must be a vector with one label a row, got shape {shape}"
+        raise ValueError(msg)
+    if shape[0] != n_rows:
+        msg = f"there are {shape[0]} labels for {n_rows} rows of scores"
+        raise ValueError(msg)
+
+
+def _as_labels(y: Any, n_rows: int, first_row: int = 0) -> NDArray[Any]:
     if np.ma.isMaskedArray(y):
         msg = "labels are a masked array: drop the masked rows first"
         raise TypeError(msg)
@@ -249,12 +366,7 @@ def _as_labels(y: Any, n_rows: int) -> NDArray[Any]:
         raise ValueError(msg) from error
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
-    if labels.ndim != 1:
-        msg = f"labels must be a vector with one label a row, got shape {labels.shape}"
-        raise ValueError(msg)
-    if len(labels) != n_rows:
-        msg = f"there are {len(labels)} labels for {n_rows} rows of scores"
-        raise ValueError(msg)
+    _check_label_shape(labels.shape, n_rows)
     if labels.dtype.kind == "O":
         if not all(isinstance(label, str) for label in labels):
             msg = "labels are an object array; pass integers or strings"
@@ -266,7 +378,7 @@ def _as_labels(y: Any, n_rows: int) -> NDArray[Any]:
         whole = np.isfinite(labels) & (labels == np.floor(labels)) & (np.abs(labels) < 2.0**53)
         if not whole.all():
             row = int(np.flatnonzero(~whole)[0])
-            msg = f"label {labels[row]} in row {row} is not a class; pass integers or strings"
+            msg = f"label {labels[row]} in row {first_row + row} is not a class; pass integers or strings"
             raise ValueError(msg)
         labels = labels.astype(np.int64)
     if labels.dtype.kind == "b":
@@ -277,7 +389,7 @@ def _as_labels(y: Any, n_rows: int) -> NDArray[Any]:
     return labels
 
 
-def _match(labels: NDArray[Any], names: NDArray[Any]) -> NDArray[np.intp]:
+def _match(labels: NDArray[Any], names: NDArray[Any], first_row: int = 0) -> NDArray[np.intp]:
     if (labels.dtype.kind in "US") != (names.dtype.kind in "US"):
         msg = f"labels of type {labels.dtype} cannot be matched to classes of type {names.dtype}"
         raise ValueError(msg)
@@ -287,13 +399,13 @@ def _match(labels: NDArray[Any], names: NDArray[Any]) -> NDArray[np.intp]:
     unknown = names[codes] != labels
     if unknown.any():
         row = int(np.flatnonzero(unknown)[0])
-        msg = f"label {labels[row].item()!r} in row {row} is not one of the classes {names.tolist()!r:.200}"
+        msg = f"label {labels[row].item()!r} in row {first_row + row} is not one of the classes {names.tolist()!r:.200}"
         raise ValueError(msg)
     return codes.astype(np.intp, copy=False)
 
 
-def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") -> NDArray[np.float64] | None:
-    """Check sample weights; ``None`` stays ``None``.
+def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") -> Any:
+    """Check sample weights; ``None`` stays ``None``, and a Dask array stays one.
 
     Weights are frequencies: k equals k repetitions. With ``weights="importance"`` they are rescaled so that they sum
     to Kish's effective sample size.
@@ -306,8 +418,9 @@ def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") 
     if np.ma.isMaskedArray(sample_weight):
         msg = "sample_weight is a masked array: drop the masked rows, or give them the weight 0"
         raise TypeError(msg)
+    weight: Any
     try:
-        weight = np.asarray(from_tensor(sample_weight))
+        weight = known_rows(sample_weight) if is_dask(sample_weight) else np.asarray(from_tensor(sample_weight))
     except ValueError as error:
         msg = f"sample_weight must have shape ({n_rows},); its entries have different lengths"
         raise ValueError(msg) from error
@@ -319,31 +432,68 @@ def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") 
     if weight.shape != (n_rows,):
         msg = f"sample_weight must have shape ({n_rows},), got {weight.shape}"
         raise ValueError(msg)
-    bad = ~(np.isfinite(weight) & (weight >= 0))
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        msg = f"sample_weight in row {row} is {weight[row]}; weights must be finite and not negative"
-        raise ValueError(msg)
-    largest = float(weight.max())
-    if largest == 0:
+    sums = _weigh_all(weight)
+    if sums.largest == 0:
         msg = "sample_weight is zero for every row"
         raise ValueError(msg)
+    weight = weight * (weight >= LEAST_SHARE * sums.largest)
     if weights == "importance":
-        weight /= largest
-        scale = float(weight.sum()) / float(np.square(weight).sum())
-        return np.asarray(weight * scale)
-    if largest > MOST_OFTEN:
-        row = int(weight.argmax())
-        msg = f"sample_weight in row {row} is {largest:.6g}, {_NO_FREQUENCY}"
+        weight = weight / sums.largest
+        sums = _weigh_all(weight)
+        return weight * (sums.total / sums.squares)
+    if sums.largest > MOST_OFTEN:
+        msg = f"sample_weight in row {sums.row} is {sums.largest:.6g}, {_NO_FREQUENCY}"
         raise ValueError(msg)
-    total = float(weight.sum())
-    if total < LEAST_TOTAL:
-        msg = f"sample_weight sums to {total:.6g}, {_NO_FREQUENCY}"
+    if sums.total < LEAST_TOTAL:
+        msg = f"sample_weight sums to {sums.total:.6g}, {_NO_FREQUENCY}"
         raise ValueError(msg)
-    if total < np.count_nonzero(weight) * (1 - 1e-9):
+    if sums.total < sums.rows * (1 - 1e-9):
         msg = (
-            f"sample_weight sums to {total:.6g}, less than the {np.count_nonzero(weight)} rows it weighs. Weights are "
+            f"sample_weight sums to {sums.total:.6g}, less than the {sums.rows} rows it weighs. Weights are "
             'read as frequencies; if they are importances, say weights="importance"'
         )
         warnings.warn(msg, UserWarning, stacklevel=4)
     return weight
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    """Of some weights: their sum, the sum of their squares, how many are positive, the largest and its row."""
+
+    total: float
+    squares: float
+    rows: int
+    largest: float
+    row: int
+
+    def __add__(self, other: _Weighed) -> _Weighed:
+        larger = self if self.largest >= other.largest else other
+        both = self.total + other.total, self.squares + other.squares, self.rows + other.rows
+        return _Weighed(*both, larger.largest, larger.row)
+
+
+def _weigh_all(weight: Any) -> _Weighed:
+    found = reduce_chunks(_weigh, [weight], combine=_weigh_both) if is_dask(weight) else _weigh(0, [weight])
+    sums: _Weighed = _unless_error(found)
+    return sums
+
+
+def _weigh(start: int, chunks: list[NDArray[np.float64]]) -> _Weighed | Exception:
+    """Sums of the weights of a chunk; an error if one of them cannot be."""
+    weight = chunks[0]
+    bad = ~(np.isfinite(weight) & (weight >= 0))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        msg = f"sample_weight in row {start + row} is {weight[row]}; weights must be finite and not negative"
+        return ValueError(msg)
+    if not len(weight):
+        return _Weighed(0.0, 0.0, 0, 0.0, start)
+    row = int(weight.argmax())
+    with np.errstate(over="ignore"):  # such weights are refused, or scaled and summed again
+        total, squares = float(weight.sum()), float(np.square(weight).sum())
+    return _Weighed(total, squares, int(np.count_nonzero(weight)), float(weight[row]), start + row)
+
+
+def _weigh_both(left: Any, right: Any) -> Any:
+    failed = [part for part in (left, right) if isinstance(part, Exception)]
+    return failed[0] if failed else left + right

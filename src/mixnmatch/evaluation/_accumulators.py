@@ -7,12 +7,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._passes import row_ranges, run_blocks, total
+from mixnmatch._passes import add
 from mixnmatch._rows import Block, RowSource
 from mixnmatch._scores import read_scores
-from mixnmatch.evaluation._means import MeanEstimate, Moments, block_moments, check_confidence
+from mixnmatch.evaluation._means import MeanEstimate, Moments, check_confidence
 from mixnmatch.evaluation.gain import CalibrationGain, gain_from, gain_rows
-from mixnmatch.evaluation.scores import accuracy_rows, brier_rows, half_brier_rows, log_loss_rows
+from mixnmatch.evaluation.scores import accuracy_rows, brier_rows, half_brier_rows, log_loss_rows, moments_statistic
 from mixnmatch.maps.base import read_rows
 
 
@@ -38,7 +38,7 @@ class Accumulator:
         return source
 
     def _add(self, state: Any) -> Self:
-        self._state = state if self._state is None else _add_states(self._state, state)
+        self._state = state if self._state is None else add(self._state, state)
         return self
 
     def _settings(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class _MeanAccumulator(Accumulator):
     def update(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
         """Take in a batch of scores and labels."""
         source = self._read(scores, y, sample_weight)
-        return self._add(source.total(lambda block: block_moments(block, self._rows(block)[None])))
+        return self._add(source.total(moments_statistic, self._rows))
 
     def compute(self) -> MeanEstimate:
         """The mean of all rows so far, with its standard error."""
@@ -175,25 +175,13 @@ class CalibrationGainAccumulator(Accumulator):
         if table.n_rows != source.n_rows:
             msg = f"there are {source.n_rows} rows before and {table.n_rows} after"
             raise ValueError(msg)
-        other = RowSource(table, source.labels, source.weight)
-
-        def work(start: int, stop: int) -> Moments:
-            block = source.block(start, stop)
-            return block_moments(block, gain_rows(block, other.block(start, stop)))
-
-        return self._add(total(run_blocks(work, row_ranges(source.n_rows, 8 * source.n_classes))))
+        return self._add(source.together(RowSource(table)).total(moments_statistic, gain_rows))
 
     def compute(self) -> CalibrationGain:
         """The gain over all rows so far."""
         moments: Moments = self._seen()
         size = _size(moments, self.confidence)
         return gain_from(moments.means(), moments.covariance(), 0, self.injective, size)
-
-
-def _add_states(left: Any, right: Any) -> Any:
-    if isinstance(left, tuple):
-        return tuple(_add_states(a, b) for a, b in zip(left, right, strict=True))
-    return left + right
 
 
 def _size(moments: Moments, confidence: float) -> dict[str, Any]:

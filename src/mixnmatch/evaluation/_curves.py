@@ -8,7 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch.evaluation._binning import Floats, Grid
+from mixnmatch._rows import Block
+from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
+from mixnmatch.evaluation._outcomes import Problem
 from mixnmatch.evaluation.adaptive import MULTIPLES, residual_curve
 from mixnmatch.evaluation.decomposition import Isotonic, outcome_means, pool
 from mixnmatch.evaluation.histogram import BinSums, bin_sums
@@ -202,6 +204,20 @@ def _binomial_range(n: Floats, x: Floats, level: float) -> tuple[Floats, Floats]
         at = np.searchsorted(bdtr(k, int(size), probability), [tail, 1 - tail])
         low[i], high[i] = k[np.minimum(at, len(k) - 1)] / size
     return low, high
+
+
+def bin_edges(bins: Any) -> Floats:
+    """Edges of bins of equal width, or those given."""
+    return np.asarray(np.arange(bins + 1) / bins if np.ndim(bins) == 0 else bins, dtype=np.float64)
+
+
+def curve_statistic(block: Block, problem: Problem, bins: Any, closed: str) -> tuple[int, float, Grid, Any]:
+    """What a curve needs of a block: number of rows, sum of squared weights, the grid, and sums of bins if any."""
+    outcomes = problem.of_block(block)
+    weight = outcomes.weight
+    squares = float(len(outcomes.z)) if weight is None else float(weight @ weight)
+    sums: BinSums | int = 0 if bins is None else edge_sums(outcomes, bins, "equal-width", closed)[0]
+    return len(outcomes.z), squares, bin_linearly(outcomes.z, outcomes.y, weight), sums
 
 
 def edge_sums(outcomes: Outcomes, bins: Any, binning: str, closed: str) -> tuple[BinSums, Floats | None]:

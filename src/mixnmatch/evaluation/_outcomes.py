@@ -7,8 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from mixnmatch._rows import RowSource
-from mixnmatch.evaluation.notion import Outcomes, binary, probabilities, top_label
+from mixnmatch._rows import Block, RowSource
+from mixnmatch.evaluation.notion import (
+    Outcomes,
+    binary,
+    one_class_rows,
+    probabilities,
+    top_label,
+    top_label_rows,
+)
 
 NOTIONS = ("top-label", "binary", "class-wise")
 # Entries of a table that are worked on at a time.
@@ -22,6 +29,11 @@ class Problem:
     notion: str
     column: int | None
     text: str
+
+    def of_block(self, block: Block) -> Outcomes:
+        """Confidences and outcomes of a block of rows."""
+        found = top_label_rows(block) if self.column is None else one_class_rows(block, self.column)
+        return Outcomes(*found, block.weight)
 
     def outcomes(self, source: RowSource) -> Outcomes:
         """Confidences and outcomes of all rows of a source."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mixnmatch._rows import Block, RowSource, fold_of
+from mixnmatch._rows import Block, RowSource, fold_of, refuse_dask
 from mixnmatch.evaluation._means import Moments, block_moments, finite
 from mixnmatch.evaluation._outcomes import choose_problem
 from mixnmatch.evaluation.scores import brier_rows, log_loss_rows
@@ -188,6 +188,11 @@ def score_decomposition(
     """
     _check_score(score)
     source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    refuse_dask(
+        source,
+        "isotonic regression of the outcomes (CORP) needs all confidences in memory",
+        'cross_validated_decomposition and reliability_curve(kind="kde"), on a grid, do without',
+    )
     problem = choose_problem(source, notion, label)
     data = problem.outcomes(source)
     fit = Isotonic.of(data.z, data.y, data.weight)
@@ -305,6 +310,7 @@ def _fold_moments(source: RowSource, recalibrator: Any, fold: int, n_folds: int,
     if isinstance(recalibrator, CalibrationMap):
         fitted = recalibrator._fit_source(source.fold(fold, n_folds, keep=False, seed=seed))
         return inside.total(_fold_statistic, score, fitted)
+    refuse_dask(source, f"{_name(recalibrator)} is fitted on all rows at once")
     values, labels, weight = np.asarray(source.scores.values), source.labels, source.weight
     assert labels is not None
     held = fold_of(range(source.n_rows), n_folds, seed) == fold

@@ -9,10 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._scores import Scores, read_labels, read_scores, read_weight
+from mixnmatch._rows import RowSource, refuse_dask
+from mixnmatch._scores import Scores
 from mixnmatch.evaluation import inference, notion
 from mixnmatch.evaluation._binning import Floats, Grid
 from mixnmatch.evaluation._means import check_confidence
+from mixnmatch.evaluation._sums import (
+    BinnedOutcomes,
+    ErrorSums,
+    error_sums,
+    estimate,
+    refuse_streaming,
+    why_not_sums,
+)
 from mixnmatch.evaluation.dirichlet import choose_width
 from mixnmatch.evaluation.estimators import (
     Dirichlet,
@@ -25,6 +34,7 @@ from mixnmatch.evaluation.estimators import (
 )
 from mixnmatch.evaluation.notion import Outcomes
 from mixnmatch.evaluation.result import CalibrationError
+from mixnmatch.maps.base import read_rows
 
 # Classes whose grids are smoothed at a time, and resamples where each of them costs a full estimate.
 CLASSES_A_CHUNK = 64
@@ -84,9 +94,31 @@ class CalibrationMetric:
         self, scores: Any, y: Any, sample_weight: Any = None, *, logits: bool = False, classes: Any = None
     ) -> float:
         """Estimate the error of probabilities (or logits) and labels."""
-        table = read_scores(scores, logits=logits)
-        labels, _ = read_labels(y, table.n_rows, table.n_classes, classes)
-        return self.evaluate(table, labels, read_weight(sample_weight, table.n_rows))[0]
+        return self.of_source(read_rows(scores, y, sample_weight, logits=logits, classes=classes))[0]
+
+    def of_source(self, source: RowSource) -> tuple[float, Floats | None, ErrorSums | None]:
+        """Estimate, errors of single classes for the class-wise notion, and the sums where those were enough."""
+        why = why_not_sums(self.estimator, self.notion)
+        if why is None:
+            if self.notion == "binary" and source.n_classes != 2:
+                notion.refuse_binary(source.n_classes)
+            sums = error_sums(source, self.notion, self.estimator)
+            return (*self.of_sums(sums), sums)
+        if source.on_dask:
+            refuse_streaming(why)
+        return (*self.evaluate(source.scores, source.labels, source.weight), None)
+
+    def of_sums(self, sums: ErrorSums) -> tuple[float, Floats | None]:
+        """Estimate from sums over rows, and the errors of single classes for the class-wise notion."""
+        if self.notion != "class-wise":
+            return estimate(sums.bins, self.estimator, self.norm), None
+        if isinstance(sums.bins, Grid):
+            each = self.each_of_grid(sums.bins)
+        else:
+            each = np.array([estimate(one, self.estimator, self.norm) for one in sums.bins])
+        if self.average == "mean":
+            return float(each.mean()), each
+        return float(each @ (sums.frequencies / sums.n)), each
 
     def evaluate(
         self, scores: Scores, labels: NDArray[np.intp], weight: Floats | None = None
@@ -200,24 +232,22 @@ def calibration_error(
     >>> round(error, 2), error.interval[0] < 0.1 < error.interval[1], error.p_value < 0.01
     (0.1, True, True)
     """
-    table = read_scores(scores, logits=logits)
-    labels, _ = read_labels(y, table.n_rows, table.n_classes, classes)
-    weight = read_weight(sample_weight, table.n_rows, weights=weights)
+    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
     check_confidence(confidence)
     chosen = _build(estimator, bins=bins, binning=binning, bandwidth=bandwidth, kernel=kernel)
     metric = CalibrationMetric(
         chosen,
-        "binary" if table.vector and notion == "top-label" else notion,
+        "binary" if source.scores.vector and notion == "top-label" else notion,
         chosen.norms[0] if norm is None else norm,
         average,
     )
-    value, per_class = metric.evaluate(table, labels, weight)
+    value, per_class, sums = metric.of_source(source)
     rng = _generator(random_state)
     ends, p_value = None, None
     if interval:
-        ends, p_value = _infer(metric, value, table, labels, weight, groups, confidence, rng)
+        ends, p_value = _infer(metric, value, source, sums, groups, confidence, rng)
     power = 1 / metric.norm if root and isinstance(metric.norm, int) else 1.0
-    n = float(table.n_rows) if weight is None else float(weight.sum())
+    size = _root(value, 1 / metric.norm) if isinstance(metric.norm, int) else value
     rooted = _root(value, power)
     return CalibrationError(
         rooted,
@@ -225,12 +255,12 @@ def calibration_error(
         notion=metric.notion,
         norm=metric.norm,
         root=root,
-        n=n,
+        n=source.total_weight(),
         interval=None if ends is None else (_root(ends[0], power), _root(ends[1], power)),
         confidence=confidence,
         p_value=p_value,
         per_class=per_class,
-        advised_n=_advised_n(_root(value, 1 / metric.norm) if isinstance(metric.norm, int) else value, table),
+        advised_n=advised_n(size, _noise(source.scores) if sums is None else sums.noise / sums.n),
     )
 
 
@@ -251,30 +281,42 @@ def _root(value: float, power: float) -> float:
     return value if power == 1 else max(value, 0.0) ** power
 
 
-def _advised_n(error: float, scores: Scores) -> int:
+def advised_n(error: float, noise: float) -> int:
     """Samples that make two standard errors of mean y - mean z half of the error (of 0.01, if it is smaller)."""
-    rows = slice(0, min(scores.n_rows, 10_000))
-    values = notion.probabilities(scores, rows)
-    top = values.max(axis=1)
-    noise = float((top * (1 - top)).mean())
     return math.ceil((1.96 / (0.5 * max(error, SMALLEST_ADVISED))) ** 2 * max(noise, 1e-4))
+
+
+def _noise(scores: Scores) -> float:
+    """Mean variance of the top label's outcome, by the first rows."""
+    top = notion.probabilities(scores, slice(0, min(scores.n_rows, 10_000))).max(axis=1)
+    return float((top * (1 - top)).mean())
 
 
 def _infer(
     metric: CalibrationMetric,
     value: float,
-    scores: Scores,
-    labels: NDArray[np.intp],
-    weight: Floats | None,
+    source: RowSource,
+    sums: ErrorSums | None,
     groups: Any,
     confidence: float,
     rng: np.random.Generator,
 ) -> tuple[tuple[float, float] | None, float | None]:
-    if metric.notion in ("top-label", "binary"):
-        outcomes = metric.outcomes(scores, labels, weight)
+    one_dimensional = metric.notion in ("top-label", "binary")
+    outcomes: Outcomes | BinnedOutcomes
+    if source.on_dask:
+        on_grid = sums is not None and isinstance(sums.bins, Grid) and one_dimensional and groups is None
+        instead = 'kernel estimators and "smooth" have one for the top label and for two classes, without groups'
+        if not on_grid:
+            refuse_dask(source, "this interval resamples rows", instead)
+        assert sums is not None
+        outcomes = BinnedOutcomes(sums.bins, sums.weight_squares)
+    elif one_dimensional:
+        outcomes = metric.outcomes(source.scores, source.labels, source.weight)
+    if one_dimensional:
         if groups is not None:
+            assert isinstance(outcomes, Outcomes)
             p_value, ends = inference.cluster_inference(
-                outcomes, _read_groups(groups, scores.n_rows), metric.norm, rng, confidence=confidence
+                outcomes, _read_groups(groups, source.n_rows), metric.norm, rng, confidence=confidence
             )
             return ends, p_value
         p_value = inference.calibration_test(outcomes, metric.estimator, metric.norm, rng)
@@ -283,6 +325,7 @@ def _infer(
     if groups is not None:
         msg = f'groups are for the notions "top-label" and "binary", got {metric.notion!r}'
         raise ValueError(msg)
+    scores, labels, weight = source.scores, source.labels, source.weight
     if isinstance(metric.estimator, KernelCalibration):
         found = metric.estimator.result(notion.probabilities(scores), labels)
         if math.isnan(found.p_value):  # blocks too few or too much alike to say how far they spread
@@ -304,6 +347,7 @@ def _resample_rows(
     """Test by labels drawn from the rows' probabilities, interval by the bootstrap: a full estimate for each."""
     n = scores.n_rows
     own = np.ones(n) if weight is None else weight
+    rows = np.flatnonzero(own)
     null, drawn = [], []
     p = notion.probabilities(scores)
     if isinstance(metric.estimator, Dirichlet) and metric.estimator.bandwidth is None:
@@ -312,7 +356,7 @@ def _resample_rows(
     for _ in range(FULL_RESAMPLES):
         simulated = (cumulative[:, :-1] < rng.random((n, 1))).sum(axis=1).astype(np.intp)
         null.append(metric.evaluate(scores, simulated, weight)[0])
-        times = np.bincount(rng.integers(0, n, n), minlength=n)
+        times = np.bincount(rows[rng.integers(0, len(rows), len(rows))], minlength=n)
         drawn.append(metric.evaluate(scores, labels, own * times)[0])
     p_value = inference.rank_p_value(value, np.asarray(null))
     return inference.bootstrap_interval(value, np.asarray(drawn), p_value, confidence=confidence), p_value

@@ -186,7 +186,7 @@ def calibration_gain(
     """
     source = read_rows(before, y, sample_weight, logits=logits, classes=classes, weights=weights)
     other, exact = _after(source, before, after, injective)
-    means, covariance, size = means_over_rows((source, other), gain_rows, groups, confidence)
+    means, covariance, size = means_over_rows(source.together(other), gain_rows, groups, confidence)
     return gain_from(means, covariance, 0, exact, size)
 
 
@@ -247,7 +247,7 @@ def compare_gains(
     source = read_rows(before, y, sample_weight, logits=logits, classes=classes, weights=weights)
     first, exact_a = _after(source, before, after_a, injective[0])
     second, exact_b = _after(source, before, after_b, injective[1])
-    means, covariance, size = means_over_rows((source, first, second), _comparison_rows, groups, confidence)
+    means, covariance, size = means_over_rows(source.together(first, second), _comparison_rows, groups, confidence)
     exact = False if False in (exact_a, exact_b) else (None if None in (exact_a, exact_b) else True)
     return GainComparison(
         float(means[3]),
@@ -299,4 +299,4 @@ def _after(source: RowSource, before: Any, after: Any, injective: bool | None) -
             f"but {table.n_rows} of {table.n_classes} after"
         )
         raise ValueError(msg)
-    return RowSource(table, source.labels, source.weight, classes=source.classes), injective
+    return RowSource(table), injective

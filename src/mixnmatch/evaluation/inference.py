@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
+from mixnmatch.evaluation._sums import BinnedOutcomes
 from mixnmatch.evaluation.adaptive import ResidualCurve, residual_curve
 from mixnmatch.evaluation.estimators import Estimator, GridEstimator, Histogram, Norm, Smooth, Sweep
 from mixnmatch.evaluation.histogram import count_bins
@@ -34,7 +35,12 @@ Statistic = Callable[[Grid], Floats]
 
 
 def calibration_test(
-    outcomes: Outcomes, estimator: Estimator, norm: Norm, rng: np.random.Generator, *, resamples: int = TEST_RESAMPLES
+    outcomes: Outcomes | BinnedOutcomes,
+    estimator: Estimator,
+    norm: Norm,
+    rng: np.random.Generator,
+    *,
+    resamples: int = TEST_RESAMPLES,
 ) -> float:
     """p-value of "the confidences are calibrated" by consistency resampling.
 
@@ -48,10 +54,11 @@ def calibration_test(
     Broecker & Smith (2007), Increasing the reliability of reliability diagrams.
     """
     if isinstance(estimator, GridEstimator):
-        grid = _coarse_enough(bin_linearly(outcomes.z, outcomes.y, outcomes.weight), estimator)
+        grid = _coarse_enough(_grid(outcomes), estimator)
         observed = float(estimator.on_grid(grid, norm))
         drawn = estimator.on_grid(_null_grid(outcomes, grid, resamples, rng), norm)
     else:
+        assert isinstance(outcomes, Outcomes)  # bins are resampled by row
         observed = estimator(outcomes, norm)
         drawn = np.array([estimator(_null(outcomes, rng), norm) for _ in range(resamples)])
     return rank_p_value(observed, drawn)
@@ -76,11 +83,20 @@ def _null(outcomes: Outcomes, rng: np.random.Generator) -> Outcomes:
     return Outcomes(outcomes.z, (rng.random(len(outcomes.z)) < outcomes.z).astype(np.int8), outcomes.weight)
 
 
-def _null_grid(outcomes: Outcomes, grid: Grid, resamples: int, rng: np.random.Generator) -> Grid:
+def _grid(outcomes: Outcomes | BinnedOutcomes) -> Grid:
+    if isinstance(outcomes, BinnedOutcomes):
+        return outcomes.grid
+    return bin_linearly(outcomes.z, outcomes.y, outcomes.weight)
+
+
+def _null_grid(outcomes: Outcomes | BinnedOutcomes, grid: Grid, resamples: int, rng: np.random.Generator) -> Grid:
     """Grids of the data with outcomes drawn from the confidences, (resamples, nodes)."""
     count = np.broadcast_to(grid.count, (resamples, grid.count.shape[-1]))
-    if outcomes.weight is None and len(outcomes.z) * resamples > MOST_DRAWS:
-        whole = np.floor(count + rng.random(count.shape)).astype(np.int64)
+    binned = isinstance(outcomes, BinnedOutcomes)
+    if binned or (outcomes.weight is None and len(outcomes.z) * resamples > MOST_DRAWS):
+        # Rows are the units: weights make for fewer of them.
+        rows = count * (_effective_size(outcomes) / outcomes.n)
+        whole = np.floor(rows + rng.random(count.shape)).astype(np.int64)
         hits = rng.binomial(whole, grid.nodes)
         return Grid(count, np.asarray(count * hits / np.maximum(whole, 1)))
     n_nodes = grid.count.shape[-1]
@@ -94,7 +110,7 @@ def _null_grid(outcomes: Outcomes, grid: Grid, resamples: int, rng: np.random.Ge
 
 
 def inverted_interval(
-    outcomes: Outcomes,
+    outcomes: Outcomes | BinnedOutcomes,
     estimator: Estimator,
     norm: Norm,
     rng: np.random.Generator,
@@ -115,7 +131,7 @@ def inverted_interval(
 
     The interval is about the error itself. A biased estimate, such as a histogram's of few samples, may lie outside.
     """
-    fine = bin_linearly(outcomes.z, outcomes.y, outcomes.weight)
+    fine = _grid(outcomes)
     rule = float(rule_of_thumb(fine)) * STATISTIC_MULTIPLE
     grid = fit_grid(fine, np.asarray(rule), nodes_a_bandwidth=4)
     curve = _curve_on(residual_curve(fine), grid)
@@ -172,8 +188,10 @@ def _curve_on(curve: ResidualCurve, grid: Grid) -> Floats:
     return values if np.any(values != 0) else np.full(values.shape, 1e-6)
 
 
-def _effective_size(outcomes: Outcomes) -> int:
+def _effective_size(outcomes: Outcomes | BinnedOutcomes) -> int:
     """Rows are units: with weights, Kish's effective number of them."""
+    if isinstance(outcomes, BinnedOutcomes):
+        return max(1, round(outcomes.n**2 / outcomes.weight_squares))
     if outcomes.weight is None:
         return len(outcomes.z)
     return max(1, round(outcomes.n**2 / float(outcomes.weight @ outcomes.weight)))

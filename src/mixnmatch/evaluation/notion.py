@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._rows import Block, RowSource
 from mixnmatch._scores import ROUNDING, Scores
 from mixnmatch.evaluation._binning import Floats, Grid, bin_columns
 
@@ -67,31 +68,53 @@ def top_label(scores: Scores, labels: NDArray[np.intp], weight: Floats | None = 
         predicted = np.asarray(scores.values) > (0.0 if scores.logits else 0.5)
         confidence = np.where(predicted, positive, 1.0 - positive)
         return Outcomes(confidence, (predicted == labels).astype(np.int8), weight)
-    z = np.empty(scores.n_rows)
-    y = np.empty(scores.n_rows, dtype=np.int8)
-    for rows in _blocks(scores):
-        block = scores.read(rows.start, rows.stop)
-        predicted = block.argmax(axis=1)
-        y[rows] = predicted == labels[rows]
-        top = np.take_along_axis(block, predicted[:, None], axis=1)
-        if scores.logits:
-            z[rows] = 1.0 / np.exp(block - top).sum(axis=1, dtype=np.float64)
-        else:
-            total = block.sum(axis=1, dtype=np.float64)
-            off = np.abs(total - 1) > ROUNDING.get(scores.values.dtype.name, 1e-9)
-            z[rows] = top[:, 0] / np.where(off, total, 1.0)
-    return Outcomes(np.minimum(z, 1.0), y, weight)
+    source = RowSource(scores, labels)
+    parts = [top_label_rows(source.block(rows.start, rows.stop)) for rows in _blocks(scores)]
+    return Outcomes(*(np.concatenate(column) for column in zip(*parts, strict=True)), weight)
+
+
+def top_label_rows(block: Block) -> tuple[Floats, NDArray[np.int8]]:
+    """Confidence in the predicted class of each row of a block, and whether it was the true one."""
+    values = block.values
+    predicted = values.argmax(axis=1)
+    top = np.take_along_axis(values, predicted[:, None], axis=1)
+    if block.form == "logits":
+        z = 1.0 / np.exp(values - top).sum(axis=1, dtype=np.float64)
+    elif block.form == "log-probabilities":
+        z = np.exp(top[:, 0])
+    else:
+        total = values.sum(axis=1, dtype=np.float64)
+        off = np.abs(total - 1) > ROUNDING.get(values.dtype.name, 1e-9)
+        z = top[:, 0] / np.where(off, total, 1.0)
+    return np.minimum(z, 1.0), (predicted == block.y).astype(np.int8)
+
+
+def one_class_rows(block: Block, column: int) -> tuple[Floats, NDArray[np.int8]]:
+    """Probability of one class in each row of a block, and whether it was the true one."""
+    z = block.probabilities()[:, column].astype(np.float64)
+    return np.minimum(z, 1.0), (block.y == column).astype(np.int8)
+
+
+def class_grid_statistic(block: Block) -> Grid:
+    """All classes of a block binned at once: a grid of shape (L, nodes)."""
+    p = np.asarray(block.probabilities(), dtype=np.float64)
+    return bin_columns(np.minimum(p, 1.0), block.y, block.weight, n_nodes=CLASS_NODES)
 
 
 def binary(scores: Scores, labels: NDArray[np.intp], weight: Floats | None = None) -> Outcomes:
     """Probability of the positive class (the second of two), and whether it was the true one."""
     if scores.n_classes != 2:
-        msg = (
-            f'the notion "binary" is for two classes, the scores have {scores.n_classes}; '
-            'use "top-label", "class-wise" or "canonical"'
-        )
-        raise ValueError(msg)
+        refuse_binary(scores.n_classes)
     return Outcomes(probabilities(scores)[:, 1], (labels == 1).astype(np.int8), weight)
+
+
+def refuse_binary(n_classes: int) -> None:
+    """Raise an error for the notion "binary" of more classes than two."""
+    msg = (
+        f'the notion "binary" is for two classes, the scores have {n_classes}; '
+        'use "top-label", "class-wise" or "canonical"'
+    )
+    raise ValueError(msg)
 
 
 def one_class(p: Floats, labels: NDArray[np.intp], column: int, weight: Floats | None = None) -> Outcomes:
@@ -101,13 +124,7 @@ def one_class(p: Floats, labels: NDArray[np.intp], column: int, weight: Floats |
 
 def class_grid(scores: Scores, labels: NDArray[np.intp], weight: Floats | None = None) -> Grid:
     """All classes binned at once: a grid of shape (L, nodes), in one pass over blocks of rows."""
-    out: Grid | None = None
-    for rows in _blocks(scores):
-        own = None if weight is None else weight[rows]
-        block = bin_columns(probabilities(scores, rows), labels[rows], own, n_nodes=CLASS_NODES)
-        out = block if out is None else out + block
-    assert out is not None  # scores are never empty
-    return out
+    return RowSource(scores, labels, weight).total(class_grid_statistic, block_bytes=8 * ENTRIES_A_BLOCK)
 
 
 def class_frequencies(labels: NDArray[np.intp], n_classes: int, weight: Floats | None = None) -> NDArray[Any]:

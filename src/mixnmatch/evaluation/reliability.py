@@ -7,12 +7,24 @@ from typing import Any
 
 import numpy as np
 
+from mixnmatch._rows import RowSource, refuse_dask
 from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
-from mixnmatch.evaluation._curves import Band, Points, corp_points, edge_sums, histogram_points, kernel_points
-from mixnmatch.evaluation._outcomes import choose_problem
+from mixnmatch.evaluation._curves import (
+    Band,
+    Points,
+    bin_edges,
+    corp_points,
+    curve_statistic,
+    edge_sums,
+    histogram_points,
+    kernel_points,
+)
+from mixnmatch.evaluation._outcomes import Problem, choose_problem
+from mixnmatch.evaluation._sums import CLASS_BYTES
 from mixnmatch.evaluation.error import CalibrationMetric
+from mixnmatch.evaluation.histogram import count_bins
 from mixnmatch.evaluation.kde import Smoother, fit_grid, rule_of_thumb
-from mixnmatch.evaluation.notion import Outcomes, class_grid
+from mixnmatch.evaluation.notion import Outcomes, class_grid_statistic
 from mixnmatch.maps.base import read_rows
 
 __all__ = ["ReliabilityCurve", "reliability_curve", "worst_classes"]
@@ -206,6 +218,8 @@ def reliability_curve(
     wanted.check()
     source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
     problem = choose_problem(source, notion, label)
+    if source.on_dask:
+        return _curve_of_sums(source, problem, kind, wanted, (bandwidth, kernel), (bins, binning, closed))
     outcomes = _with_weight(problem.outcomes(source))
     grid = bin_linearly(outcomes.z, outcomes.y, outcomes.weight)
     weight_squares = float(len(outcomes.z)) if outcomes.weight is None else float(outcomes.weight @ outcomes.weight)
@@ -218,6 +232,25 @@ def reliability_curve(
     else:
         points = corp_points(outcomes, wanted)
     return assemble(kind, problem.text, points, wanted, grid, len(outcomes.z))
+
+
+def _curve_of_sums(
+    source: RowSource, problem: Problem, kind: str, band: Band, smoothing: tuple[Any, str], cut: tuple[Any, str, str]
+) -> ReliabilityCurve:
+    """A curve from sums over rows, for rows that are not in memory."""
+    bins, binning, closed = cut
+    if kind == "corp" or (kind == "histogram" and binning != "equal-width"):
+        why = "isotonic regression (CORP) and equal-mass bins need all confidences in memory"
+        refuse_dask(source, why, 'kind="kde" is the curve on a grid')
+    if np.ndim(bins) == 0:
+        bins = count_bins(bins, source.total_weight())
+    rows, squares, grid, sums = source.total(curve_statistic, problem, bins if kind == "histogram" else None, closed)
+    inflation = squares / float(grid.count.sum())
+    if kind == "kde":
+        points = kernel_points(grid, inflation, band, *smoothing)
+    else:
+        points = histogram_points(sums, inflation, band, bin_edges(bins))
+    return assemble(kind, problem.text, points, band, grid, rows)
 
 
 def assemble(kind: str, problem: str, points: Points, band: Band, grid: Grid, n_rows: int) -> ReliabilityCurve:
@@ -285,9 +318,8 @@ def worst_classes(
     [(1, 0.2)]
     """
     source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
-    assert source.labels is not None
     metric = CalibrationMetric(notion="class-wise")
-    errors = metric.each_of_grid(class_grid(source.scores, source.labels, source.weight))
+    errors = metric.each_of_grid(source.total(class_grid_statistic, block_bytes=CLASS_BYTES))
     names = np.arange(source.n_classes) if source.classes is None else source.classes
     # Errors that differ by rounding only are tied, and ties go by the order of the classes.
     order = np.argsort(-np.round(errors, 12), kind="stable")

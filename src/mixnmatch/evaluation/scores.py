@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._passes import row_ranges, run_blocks, total
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._rows import Block, RowSource, refuse_dask
 from mixnmatch.evaluation._means import (
     MeanEstimate,
     Moments,
@@ -220,38 +219,41 @@ def mean_over_rows(
     source: RowSource, rows: Callable[[Block], Rows], groups: Any = None, confidence: float = 0.95
 ) -> MeanEstimate:
     """Mean of a row quantity of one source."""
-    means, covariance, size = means_over_rows((source,), lambda block: rows(block)[None], groups, confidence)
+    means, covariance, size = means_over_rows(source, rows, groups, confidence)
     return MeanEstimate(float(means[0]), standard_error=_root(covariance[0, 0]), **size)
 
 
 def means_over_rows(
-    sources: tuple[RowSource, ...], rows: Callable[..., Rows], groups: Any, confidence: float
+    source: RowSource, rows: Callable[..., Rows], groups: Any, confidence: float
 ) -> tuple[Rows, Rows, dict[str, Any]]:
-    """Means of k row quantities of parallel sources, their covariance, and what an estimate says of its size.
+    """Means of k row quantities of a source, their covariance, and what an estimate says of its size.
 
-    ``rows`` is called with one block of every source, the same rows in each, and returns an array of shape
-    (k, rows of the block). Labels and weights are those of the first source.
+    ``rows`` is called with a block of the source and those of the tables beside it, the same rows in each, and returns
+    an array of shape (k, rows of the block), or one row of it.
     """
     check_confidence(confidence)
-    first = sources[0]
-    ranges = row_ranges(first.n_rows, first.n_classes * 8)
-
-    def work(start: int, stop: int) -> tuple[Block, Rows]:
-        blocks = [source.block(start, stop) for source in sources]
-        return blocks[0], rows(*blocks)
-
     if groups is None:
-        moments: Moments = total(run_blocks(lambda start, stop: block_moments(*work(start, stop)), ranges))
+        moments = source.total(moments_statistic, rows)
         size: dict[str, Any] = {"n_rows": moments.n_rows, "n_groups": None, "confidence": confidence}
         return moments.means(), moments.covariance(), size
-    codes = read_groups(groups, first.n_rows)
-    weight = first.weight
+    refuse_dask(source, "groups of rows need a loss for each row in memory", "leave groups out")
+    codes = read_groups(groups, source.n_rows)
+    weight = source.weight
     if weight is not None and not weight.all():  # blocks leave such rows out
         codes, weight = np.unique(codes[weight > 0], return_inverse=True)[1].reshape(-1), weight[weight > 0]
-    values = np.concatenate([block_rows for _, block_rows in run_blocks(work, ranges)], axis=1)
+    values = np.concatenate(list(source.map_blocks(_row_values, rows)), axis=1)
     means = values.mean(axis=1) if weight is None else values @ weight / weight.sum()
     covariance, n_groups = clustered_covariance(values, weight, codes)
     return means, covariance, {"n_rows": values.shape[1], "n_groups": n_groups, "confidence": confidence}
+
+
+def moments_statistic(block: Block, rows: Callable[..., Rows]) -> Moments:
+    """Moments of row quantities of a block."""
+    return block_moments(block, _row_values(block, rows))
+
+
+def _row_values(block: Block, rows: Callable[..., Rows]) -> Rows:
+    return np.atleast_2d(rows(block, *block.beside))
 
 
 def _root(variance: float) -> float:

@@ -6,13 +6,8 @@ together, in whatever batches they came and from whatever workers.
 
 from __future__ import annotations
 
-import math
 from typing import Any, Self
 
-import numpy as np
-
-from mixnmatch._rows import RowSource
-from mixnmatch.evaluation import notion as notions
 from mixnmatch.evaluation._accumulators import (
     Accumulator,
     AccuracyAccumulator,
@@ -20,13 +15,11 @@ from mixnmatch.evaluation._accumulators import (
     CalibrationGainAccumulator,
     LogLossAccumulator,
 )
-from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
-from mixnmatch.evaluation._curves import Band, edge_sums, histogram_points, kernel_points
+from mixnmatch.evaluation._curves import Band, bin_edges, curve_statistic, histogram_points, kernel_points
 from mixnmatch.evaluation._outcomes import choose_problem
-from mixnmatch.evaluation.error import SMALLEST_ADVISED, CalibrationMetric
-from mixnmatch.evaluation.estimators import Estimator, GridEstimator, Histogram, Sweep, estimator
-from mixnmatch.evaluation.histogram import BinSums, bin_sums
-from mixnmatch.evaluation.notion import Outcomes
+from mixnmatch.evaluation._sums import ErrorSums, error_sums, refuse_streaming, why_not_sums
+from mixnmatch.evaluation.error import CalibrationMetric, advised_n
+from mixnmatch.evaluation.estimators import Estimator, Histogram, estimator
 from mixnmatch.evaluation.reliability import ReliabilityCurve, assemble
 from mixnmatch.evaluation.result import CalibrationError
 
@@ -38,10 +31,6 @@ __all__ = [
     "LogLossAccumulator",
     "ReliabilityAccumulator",
 ]
-
-GRID_ALTERNATIVE = (
-    'a grid estimator gives such an answer in one pass: "kde-residual", "kde-residual-debiased", "kde" or "smooth"'
-)
 
 
 class CalibrationErrorAccumulator(Accumulator):
@@ -87,72 +76,29 @@ class CalibrationErrorAccumulator(Accumulator):
     def update(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
         """Take in a batch of scores and labels."""
         source = self._read(scores, y, sample_weight)
-        assert source.labels is not None
-        table, labels, weight = source.scores, source.labels, source.weight
-        top = notions.top_label(table, labels, weight)
-        noise = top.z * (1 - top.z)
-        sums = (self._notion(table.vector), top, source)
-        frequencies = np.bincount(labels, weights=weight, minlength=source.n_classes).astype(np.float64)
-        noise_sum = float(noise.sum() if weight is None else noise @ weight)
-        return self._add((self._statistic(*sums), frequencies, noise_sum))
+        return self._add(error_sums(source, self._notion(source.scores.vector), self.metric.estimator))
 
     def _notion(self, vector: bool) -> str:
         return "binary" if vector and self.metric.notion == "top-label" else self.metric.notion
 
-    def _statistic(self, notion: str, top: Outcomes, source: RowSource) -> Any:
-        chosen = self.metric.estimator
-        labels, weight = source.labels, source.weight
-        assert labels is not None
-        if notion == "class-wise":
-            if isinstance(chosen, GridEstimator):
-                return notions.class_grid(source.scores, labels, weight)
-            assert isinstance(chosen, Histogram)
-            p = notions.probabilities(source.scores)
-            each = (notions.one_class(p, labels, k, weight) for k in range(source.n_classes))
-            return tuple(bin_sums(one.z, one.y, one.weight, bins=chosen.bins) for one in each)
-        outcomes = top if notion == "top-label" else notions.binary(source.scores, labels, weight)
-        if isinstance(chosen, GridEstimator):
-            return bin_linearly(outcomes.z, outcomes.y, outcomes.weight)
-        assert isinstance(chosen, Histogram)
-        return bin_sums(outcomes.z, outcomes.y, outcomes.weight, bins=chosen.bins)
-
     def compute(self) -> CalibrationError:
         """The calibration error of all rows so far."""
-        statistic, frequencies, noise = self._seen()
-        n = float(frequencies.sum())
-        per_class = self._each_class(statistic) if self.metric.notion == "class-wise" else None
-        if per_class is None:
-            value = self._one(statistic)
-        elif self.metric.average == "mean":
-            value = float(per_class.mean())
-        else:
-            value = float(per_class @ (frequencies / n))
+        sums: ErrorSums = self._seen()
+        value, per_class = self.metric.of_sums(sums)
         norm = self.metric.norm
         power = 1 / norm if isinstance(norm, int) else 1.0
-        size = max(max(value, 0.0) ** power, SMALLEST_ADVISED)
+        size = max(value, 0.0) ** power
         assert self._shape is not None
         return CalibrationError(
-            max(value, 0.0) ** power if self.root and power != 1 else value,
+            size if self.root and power != 1 else value,
             estimator=self.name,
             notion=self._notion(self._shape[1]),
             norm=norm,
             root=self.root,
-            n=n,
+            n=sums.n,
             per_class=per_class,
-            advised_n=math.ceil((1.96 / (0.5 * size)) ** 2 * max(noise / n, 1e-4)),
+            advised_n=advised_n(size, sums.noise / sums.n),
         )
-
-    def _one(self, statistic: Any) -> float:
-        chosen = self.metric.estimator
-        if isinstance(chosen, GridEstimator):
-            return float(chosen.on_grid(statistic, self.metric.norm))
-        assert isinstance(chosen, Histogram)
-        return float(statistic.debiased() if chosen.debiased else statistic.error(self.metric.norm))
-
-    def _each_class(self, statistic: Any) -> Floats:
-        if isinstance(statistic, Grid):
-            return self.metric.each_of_grid(statistic)
-        return np.array([self._one(sums) for sums in statistic])
 
 
 _build = estimator
@@ -204,15 +150,11 @@ class ReliabilityAccumulator(Accumulator):
         """Take in a batch of scores and labels."""
         source = self._read(scores, y, sample_weight)
         problem = choose_problem(source, self.notion, self.label)
-        self._problem, outcomes = problem.text, problem.outcomes(source)
-        weight = outcomes.weight
-        rows = len(outcomes.z) if weight is None else int(np.count_nonzero(weight))
-        squares = float(len(outcomes.z)) if weight is None else float(weight @ weight)
-        grid = bin_linearly(outcomes.z, outcomes.y, weight)
-        sums: BinSums | int = 0
-        if self.kind == "histogram":
-            sums, self._edges = edge_sums(outcomes, self.bins, "equal-width", self.closed)
-        return self._add((rows, squares, grid, sums))
+        self._problem = problem.text
+        bins = self.bins if self.kind == "histogram" else None
+        if bins is not None:
+            self._edges = bin_edges(bins)
+        return self._add(source.total(curve_statistic, problem, bins, self.closed))
 
     def merge(self, other: Self) -> Self:
         """Take in what another accumulator of the same settings has seen; returns this one."""
@@ -235,15 +177,8 @@ class ReliabilityAccumulator(Accumulator):
 
 def _check_streams(chosen: Estimator, notion: str) -> None:
     """Raise an error for what needs all rows in memory."""
-    if notion == "canonical" or not chosen.one_dimensional:
-        why = "errors of the full vector compare rows with each other and need them in memory"
-    elif isinstance(chosen, Sweep) or (isinstance(chosen, Histogram) and chosen.binning != "equal-width"):
-        why = "equal-mass bins need all confidences in memory"
-    elif isinstance(chosen, Histogram) and isinstance(chosen.bins, str):
+    why = why_not_sums(chosen, notion)
+    if why is None and isinstance(chosen, Histogram) and isinstance(chosen.bins, str):
         why = f"bins={chosen.bins!r} depend on how many rows there will be; give a number"
-    elif isinstance(chosen, GridEstimator | Histogram):
-        return
-    else:
-        why = f"{type(chosen).__name__} needs the data in memory"
-    msg = f"cannot stream: {why}. For one confidence (top-label, binary or class-wise) {GRID_ALTERNATIVE}"
-    raise ValueError(msg)
+    if why is not None:
+        refuse_streaming(why)

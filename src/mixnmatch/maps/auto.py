@@ -168,8 +168,8 @@ class Auto(CalibrationMap):
         from mixnmatch.selection.crossfit import Bench, held, with_one_floor
 
         began = time.perf_counter()
-        sample = source if source.n_rows < 2 * ROWS_TO_CHOOSE_BY else source.sampled(ROWS_TO_CHOOSE_BY)
-        rows = held(sample)
+        few = source.n_rows < 2 * ROWS_TO_CHOOSE_BY
+        rows = held(source.in_memory() if few else source.sampled(ROWS_TO_CHOOSE_BY))
         candidates = menu(source.n_classes, accuracy_preserving=self.accuracy_preserving)
         candidates, dropped = within(candidates, self.time_budget, _n_rows(rows), source.n_classes, self.cv)
         if not _enough(rows, self.cv, self.random_state):
@@ -177,7 +177,7 @@ class Auto(CalibrationMap):
         settings = {"logits": source.scores.logits and not source.chain}
         maps = {name: stage.make(**settings) for name, stage in STAGES.items()}
         bench = Bench(with_one_floor(rows), maps, self.cv, self.random_state)
-        whole = Bench(rows if sample is source else source, maps, self.cv, self.random_state)
+        whole = Bench(rows if few else source, maps, self.cv, self.random_state)
         tried, outputs, seconds = self._try(bench, candidates, began)
         dropped += [candidate for candidate in candidates if candidate not in tried]
         report = self._weigh(tried, outputs)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import operator
+import sys
 from collections import deque
 from collections.abc import Iterable
 from os import PathLike
@@ -12,9 +15,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from mixnmatch._passes import row_ranges, run_blocks, single_threaded_blas
+from mixnmatch import kernels
+from mixnmatch._dask import is_dask, known_rows, map_chunks, one_class_chunk, reduce_chunks, rows_like
+from mixnmatch._passes import asked_backend, row_ranges, run_blocks, single_threaded_blas
 from mixnmatch._rows import Block, RowSource
-from mixnmatch._scores import from_tensor, is_number, read_labels, read_scores, read_weight
+from mixnmatch._scores import Scores, from_tensor, is_number, read_labels, read_scores, read_weight, shape_scores
 
 if TYPE_CHECKING:
     from mixnmatch.maps.composition import Composition
@@ -32,7 +37,8 @@ def read_rows(
     """Check scores, labels and weights, and return them as a source of rows."""
     table = read_scores(scores, logits=logits)
     labels, names = read_labels(y, table.n_rows, table.n_classes, classes)
-    return RowSource(table, labels, read_weight(sample_weight, table.n_rows, weights=weights), classes=names)
+    weight = read_weight(sample_weight, table.n_rows, weights=weights)
+    return RowSource.of(table, labels, weight, classes=names)
 
 
 class CalibrationMap(BaseEstimator):  # type: ignore[misc]
@@ -127,10 +133,27 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError(type(self).__name__)
 
     def predict_proba(self, scores: Any) -> NDArray[Any]:
-        """Calibrated probabilities, n x L: float32 for float32 scores, float64 otherwise."""
+        """Calibrated probabilities, n x L: float32 for float32 scores, float64 otherwise.
+
+        For a Dask array they are a lazy one; its rows are checked when they are computed.
+        """
         check_is_fitted(self, "n_classes_")
-        table = read_scores(scores, logits=self._input_settings()["logits"], n_classes=self.n_classes_)
-        source = RowSource(table)
+        settings = {"logits": self._input_settings()["logits"], "n_classes": self.n_classes_}
+        if is_dask(scores):
+            lazy: NDArray[Any] = self._apply_lazily(shape_scores(scores, **settings), settings)
+            return lazy
+        return self._apply(RowSource(read_scores(scores, **settings)))
+
+    def _apply_lazily(self, table: Scores, settings: dict[str, Any]) -> Any:
+        n_rows = table.values.shape[0]
+        size = sys.maxsize if math.isnan(n_rows) else n_rows * table.n_classes
+        backend = kernels.backend_name(kernels.choose(size, asked_backend()))
+        return map_chunks(
+            _apply_to_chunk, table.values, self, settings, backend, n_columns=table.n_classes, dtype=table.dtype
+        )
+
+    def _apply(self, source: RowSource) -> NDArray[Any]:
+        table = source.scores
         out = np.empty((table.n_rows, table.n_classes), table.dtype)
         keep = self.accuracy_preserving
 
@@ -147,7 +170,10 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
 
     def predict(self, scores: Any) -> NDArray[Any]:
         """Most probable class of each row."""
-        winner = self.predict_proba(scores).argmax(axis=1)
+        winner: Any = self.predict_proba(scores).argmax(axis=1)
+        if is_dask(winner):
+            lazy: NDArray[Any] = winner.map_blocks(self.classes_.__getitem__, dtype=self.classes_.dtype)
+            return lazy
         return np.asarray(self.classes_[winner])
 
     def _proba_into(self, block: Block, out: NDArray[Any]) -> None:
@@ -171,6 +197,16 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
         from mixnmatch.persistence import save
 
         save(self, path)
+
+
+def _apply_to_chunk(
+    chunk: NDArray[Any], first_row: int | str, fitted: CalibrationMap, settings: dict[str, Any], backend: str
+) -> NDArray[Any]:
+    if not len(chunk):
+        return np.empty((0, fitted.n_classes_), Scores(chunk, False).dtype)
+    source = RowSource(read_scores(chunk, first_row=first_row, **settings))
+    source.__dict__["backend"] = backend
+    return fitted._apply(source)
 
 
 class BinaryMap(CalibrationMap):
@@ -246,11 +282,24 @@ def accuracy_preserved(before: Any, after: Any, *, logits: bool = False) -> bool
     >>> accuracy_preserved([[0.9, 0.1]], [[0.4, 0.6]])
     False
     """
-    first, second = _winners(before, 0.0 if logits else 0.5), _winners(after, 0.5)
+    threshold = 0.0 if logits else 0.5
+    if is_dask(before):
+        first = one_class_chunk(known_rows(before))
+        second = one_class_chunk(known_rows(after)) if is_dask(after) else np.asarray(after)
+        if first.shape == second.shape:
+            pair = [first, rows_like(second, first)]
+            same: bool = reduce_chunks(_same_winners, pair, threshold, combine=operator.and_)
+            return same
+    first, second = _winners(before, threshold), _winners(after, 0.5)
     if first.shape != second.shape:
         msg = f"there are {len(first)} rows before and {len(second)} after"
         raise ValueError(msg)
     return bool((first == second).all())
+
+
+def _same_winners(start: int, chunks: list[NDArray[Any]], threshold: float) -> bool:
+    before, after = chunks
+    return bool((_winners(before, threshold) == _winners(after, 0.5)).all())
 
 
 def _winners(scores: Any, threshold: float) -> NDArray[np.intp]:

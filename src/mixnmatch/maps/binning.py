@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from mixnmatch._rows import Block
 from mixnmatch._scores import is_number
 from mixnmatch.kernels.lookup import Piecewise
-from mixnmatch.maps.columns import Columns, entries, weighted_count
+from mixnmatch.maps.columns import Columns, entries
 from mixnmatch.maps.piecewise import PiecewiseMap
+from mixnmatch.maps.score_table import ScoreTable, score_tables
 
 Vector = NDArray[np.float64]
 
@@ -83,8 +84,7 @@ class HistogramBinning(PiecewiseMap):
             counts = columns.total(_count_statistic, edges)
             return [_steps(edges, weight, positive) for weight, positive in counts]
         made = []
-        for scores, positive, weight in columns.gathered():
-            table = ScoreTable.of(scores, positive, weight)
+        for table in score_tables(columns, [bins]):
             cuts = table.equal_mass(bins)
             made.append(_steps(table.edges(cuts), *table.within(cuts)))
         return made
@@ -107,37 +107,6 @@ def _steps(edges: Vector, weight: Vector, positive: Vector) -> Piecewise:
     middle = (edges[:-1] + edges[1:]) / 2
     value = np.divide(positive, weight, out=middle.copy(), where=weight > 0)
     return Piecewise(edges[:-1].copy(), value, np.zeros(len(value)), float(value[0]))
-
-
-class ScoreTable:
-    """Distinct scores of a binary problem in order, with the running weight of all and of the positive entries."""
-
-    def __init__(self, scores: Vector, weight: Vector, positive: Vector):
-        self.scores = scores
-        self.weight = np.concatenate([[0.0], np.cumsum(weight)])
-        self.positive = np.concatenate([[0.0], np.cumsum(positive)])
-
-    @classmethod
-    def of(cls, scores: NDArray[Any], positive: NDArray[np.bool_], weight: Vector) -> ScoreTable:
-        """Table of sorted scores."""
-        distinct, index = np.unique(scores.astype(np.float64), return_inverse=True)
-        size = len(distinct)
-        return cls(distinct, weighted_count(index, weight, size), weighted_count(index, weight * positive, size))
-
-    def equal_mass(self, bins: int) -> NDArray[np.intp]:
-        """Positions where ``bins`` bins of equal weight start and end; ties stay together, empty bins vanish."""
-        goals = self.weight[-1] * np.arange(1, bins) / bins
-        inner = np.searchsorted(self.weight, goals * (1 - 1e-12), side="left")
-        return np.unique(np.concatenate([[0], inner, [len(self.scores)]]))
-
-    def edges(self, cuts: NDArray[np.intp]) -> Vector:
-        """Edges of the bins: half-way between the scores on the two sides of a cut; 0 and 1 at the ends."""
-        inner = cuts[1:-1]
-        return np.concatenate([[0.0], (self.scores[inner - 1] + self.scores[inner]) / 2, [1.0]])
-
-    def within(self, cuts: NDArray[np.intp]) -> tuple[Vector, Vector]:
-        """Weight of all and of the positive entries between cuts."""
-        return np.diff(self.weight[cuts]), np.diff(self.positive[cuts])
 
 
 class BayesianBinning(PiecewiseMap):
@@ -193,10 +162,9 @@ class BayesianBinning(PiecewiseMap):
         root = np.cbrt(columns.entry_weight())
         fewest, most = max(1, int(root / self.range_factor)), max(1, int(np.ceil(root * self.range_factor)))
         made = []
-        for scores, positive, weight in columns.gathered():
-            table = ScoreTable.of(scores, positive, weight)
+        for table in score_tables(columns, range(fewest, most + 1)):
             # More bins than distinct scores only repeat the finest binning.
-            counts = range(min(fewest, len(table.scores)), min(most, len(table.scores)) + 1)
+            counts = range(min(fewest, table.n_distinct), min(most, table.n_distinct) + 1)
             made.append(_average(table, list(counts), self.prior_weight))
         return made
 

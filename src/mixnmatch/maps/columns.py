@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._passes import total
 from mixnmatch._rows import Block, RowSource
 
 T = TypeVar("T")
@@ -95,7 +94,7 @@ class Columns:
 
     def total(self, statistic: Callable[..., T], *args: Any, block_bytes: int | None = None) -> T:
         """Sum of ``statistic(block, way, *args)`` over blocks."""
-        return total(self.map_blocks(statistic, *args, block_bytes=block_bytes))
+        return self.source.total(statistic, self.way, *args, block_bytes=block_bytes)
 
     def map_blocks(self, statistic: Callable[..., T], *args: Any, block_bytes: int | None = None) -> Iterator[T]:
         """``statistic(block, way, *args)`` for every block."""

@@ -206,7 +206,7 @@ class Ensemble(CalibrationMap):
 
             return mean
 
-        mean, look = mean_on(source), source.sampled(LOOK)
+        mean, look = mean_on(source), source.look(LOOK)
         single = family.single(source, floor, self.loss)
         alone = _polish(mean, members, members.pack(np.tile(single, (self.free, 1)), members.first_only()))
         on_look = mean_on(look)

@@ -185,7 +185,7 @@ def _brier_profile(source: RowSource, beta: float, floor: float) -> tuple[float,
 
 
 def _fit_brier(source: RowSource, beta_ts: float, floor: float) -> tuple[float, Vector, float]:
-    look = source.sampled(LOOK)
+    look = source.look(LOOK)
     single = source.scores.dtype == np.float32 and not source.chain
     beta_ts = float(np.float32(beta_ts)) if single else beta_ts
     known: dict[float, tuple[float, float, float, Vector]] = {}
@@ -381,7 +381,7 @@ def _weights_at(rows: Vector, weight: Vector | None) -> tuple[float, Vector]:
 
 
 def _fit_nll(source: RowSource, beta_ts: float, floor: float) -> tuple[float, Vector, float]:
-    look = source.sampled(LOOK)
+    look = source.look(LOOK)
 
     def on(rows: RowSource) -> Callable[[float, Vector], Vector]:
         return lambda beta, w: rows.total(_nll_statistic, beta, w, floor)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._rows import Block, RowSource, refuse_dask
 from mixnmatch.maps.base import BinaryMap, CalibrationMap
 from mixnmatch.maps.columns import Columns, take
 
@@ -63,6 +63,7 @@ class External(CalibrationMap):
         self.weights = weights
 
     def _fit(self, source: RowSource) -> dict[str, Any]:
+        refuse_dask(source, f"{self.estimator!r} is fitted on all rows at once")
         blocks = list(source.map_blocks(lambda block: block))
         scores = np.concatenate([block.probabilities() for block in blocks])
         labels = np.concatenate([block.y for block in blocks])
@@ -90,6 +91,7 @@ class ExternalBinary(BinaryMap):
         self.estimator = estimator
 
     def _fit_columns(self, columns: Columns) -> dict[str, Any]:
+        refuse_dask(columns.source, f"{self.estimator!r} is fitted on all rows at once")
         fitted = []
         for scores, positive, weight in columns.gathered():
             used = None if columns.source.weight is None else weight

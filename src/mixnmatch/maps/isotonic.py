@@ -146,15 +146,14 @@ def _block_positives(block: Block, way: str) -> tuple[NDArray[Any], NDArray[np.i
 
 def _gaps(columns: Columns, positives: list[Positives]) -> list[Gaps]:
     """Second pass: weight, score sum and largest score of the entries in each gap, added up over blocks."""
-    found: list[Gaps] | None = None
-    for part in columns.map_blocks(_block_gaps, positives, block_bytes=SORT_BYTES):
-        found = part if found is None else [_merge(a, b) for a, b in zip(found, part, strict=True)]
-    assert found is not None
-    return found
+    return columns.source.total(_block_gaps, columns.way, positives, block_bytes=SORT_BYTES, combine=_merged)
 
 
-def _merge(a: Gaps, b: Gaps) -> Gaps:
-    return Gaps(a.weight + b.weight, a.score_sum + b.score_sum, np.maximum(a.largest, b.largest))
+def _merged(left: list[Gaps], right: list[Gaps]) -> list[Gaps]:
+    return [
+        Gaps(a.weight + b.weight, a.score_sum + b.score_sum, np.maximum(a.largest, b.largest))
+        for a, b in zip(left, right, strict=True)
+    ]
 
 
 def _block_gaps(block: Block, way: str, positives: list[Positives]) -> list[Gaps]:

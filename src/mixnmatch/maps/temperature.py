@@ -142,7 +142,7 @@ def fit_beta(
     """
     n = source.total_weight()
     source = source.as_log_odds(floor)
-    look = source.sampled(LOOK)
+    look = source.look(LOOK)
 
     def nll(rows: RowSource) -> Callable[[float], NDArray[np.float64]]:
         return lambda beta: rows.total(_nll_statistic, beta, floor)

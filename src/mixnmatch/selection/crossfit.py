@@ -21,7 +21,7 @@ Stages = tuple[str, ...]
 
 def held(source: RowSource) -> RowSource:
     """The rows of a source as a table of their own, if they are few: what comes before need not be run again."""
-    if source.n_entries > HELD_ENTRIES:
+    if source.on_dask or source.n_entries > HELD_ENTRIES:
         return source
     blocks = list(source.map_blocks(lambda block: block))
     values = np.concatenate([block.values for block in blocks])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._rows import RowSource
+from mixnmatch._rows import RowSource, refuse_dask
 from mixnmatch.evaluation._means import MeanEstimate, Moments
 from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.maps.base import CalibrationMap, read_rows
@@ -77,6 +77,7 @@ class Rows:
     @classmethod
     def of(cls, source: RowSource) -> Rows:
         """Rows of positive weight of a source."""
+        refuse_dask(source, "methods are compared row by row in memory")
         assert source.labels is not None
         index = np.arange(source.n_rows) if source.weight is None else np.flatnonzero(source.weight > 0)
         weight = None if source.weight is None else source.weight[index]

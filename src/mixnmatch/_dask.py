@@ -1,0 +1,143 @@
+"""Dask arrays as tables of rows: a pass is one graph of chunk statistics, reduced as a tree.
+
+Nothing here imports Dask before a user has: what is not loaded cannot be the type of an array that comes in.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import numpy as np
+
+from mixnmatch._passes import asked_block_bytes, engine, single_threaded_blas, total
+
+T = TypeVar("T")
+# Statistics that a task of the tree adds up.
+BRANCHES = 8
+# Statistics come with their arguments, once for each pass: Dask warns of graphs larger than this.
+LARGE_GRAPH = "4 GiB"
+
+
+def is_dask(array: Any) -> bool:
+    """Whether this is a Dask array."""
+    module = sys.modules.get("dask.array")
+    return module is not None and isinstance(array, module.Array)
+
+
+def known_rows(array: Any) -> Any:
+    """The array with known sizes of its chunks, which may take a pass; the user's own stays as it is."""
+    if not np.isnan(array.shape[0]):
+        return array
+    array = array.copy()
+    array.compute_chunk_sizes()
+    return array
+
+
+def one_class_chunk(table: Any) -> Any:
+    """The table with all classes of a row in one chunk."""
+    return table if table.ndim == 1 or table.numblocks[1] == 1 else table.rechunk({1: -1})
+
+
+def rows_like(vector: Any, table: Any) -> Any:
+    """One entry a row, in the chunks of rows that a table has.
+
+    A NumPy vector is put on the cluster once, so that passes do not carry it along.
+    """
+    import dask.array as da
+
+    if is_dask(vector):
+        return vector if vector.chunks[0] == table.chunks[0] else vector.rechunk({0: table.chunks[0]})
+    made = da.from_array(vector, chunks=(table.chunks[0], *vector.shape[1:]))
+    return made.persist() if vector.ndim == 1 else made
+
+
+def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, combine: Callable[[T, T], T]) -> T:
+    """``work(start, chunks, *args)`` for all chunks of rows of parallel arrays, combined as a tree in row order.
+
+    ``start`` is the first row of a chunk. Only what ``work`` returns travels: reading a chunk and working on it are one
+    task wherever Dask can fuse them. Chunks without rows are left out.
+    """
+    import dask
+    import dask.array as da
+    from dask.array.optimization import optimize
+    from dask.delayed import Delayed, delayed
+    from dask.highlevelgraph import HighLevelGraph
+    from dask.layers import ArrayBlockIdDep
+
+    rows = arrays[0].chunks[0]
+    token = uuid4().hex
+    job = delayed(_Job(work, args, rows), name=f"mixnmatch-job-{token}", traverse=False)
+    pairs = [part for array in arrays for part in (array, "ij"[: array.ndim])]
+    leaves = da.blockwise(
+        _leaf, "i", ArrayBlockIdDep((rows,)), "i", job, None, *pairs,
+        name=f"mixnmatch-{getattr(work, '__name__', 'pass')}-{token}",
+        dtype=object, meta=np.empty(0, dtype=object), align_arrays=False,
+    )  # fmt: skip
+    root = f"mixnmatch-total-{token}"
+    keys: list[Any] = [(leaves.name, k) for k, size in enumerate(rows) if size]
+    layer: dict[Any, Any] = {}
+    while len(keys) > BRANCHES:
+        groups = [keys[k : k + BRANCHES] for k in range(0, len(keys), BRANCHES)]
+        keys = [(root, len(layer), k) for k in range(len(groups))]
+        layer.update({key: (_fold, group, combine) for key, group in zip(keys, groups, strict=True)})
+    layer[root] = (_fold, keys, combine)
+    graph = optimize(HighLevelGraph.from_collections(root, layer, dependencies=[leaves]), [root])
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGE_GRAPH}):
+        result: T = Delayed(root, graph).compute()
+    return result
+
+
+class _Job:
+    """What all tasks of a pass share: the function, its arguments, where chunks start, and how blocks are cut."""
+
+    def __init__(self, work: Callable[..., Any], args: tuple[Any, ...], rows: tuple[int, ...]):
+        self.work = work
+        self.args = args
+        self.starts = np.cumsum((0, *rows[:-1])).tolist()
+        self.block_bytes = asked_block_bytes()
+
+    def run(self, number: int, chunks: list[Any]) -> Any:
+        """Work on a chunk. Its blocks run one after another: the cores are Dask's to share out."""
+        with engine(threads=1, block_bytes=self.block_bytes), single_threaded_blas():
+            return self.work(self.starts[number], chunks, *self.args)
+
+
+def _leaf(number: tuple[int, ...], job: _Job, *chunks: Any) -> Any:
+    # A contracted axis (the classes) comes as a list of its chunks, of which there is one.
+    return job.run(number[0], [chunk[0] if isinstance(chunk, list) else chunk for chunk in chunks])
+
+
+def _fold(parts: list[Any], combine: Callable[[Any, Any], Any]) -> Any:
+    return total(iter(parts), combine)
+
+
+def map_chunks(work: Callable[..., Any], table: Any, *args: Any, n_columns: int | None, dtype: Any) -> Any:
+    """The lazy array of ``work(chunk, first, *args)`` for all chunks of rows, ``n_columns`` wide (None: a vector).
+
+    ``first`` says where a chunk is: its first row, or its number in words while the sizes of chunks are not known.
+    """
+    import dask.array as da
+
+    rows = table.chunks[0]
+    known = not np.isnan(table.shape[0])
+    starts: list[Any] = np.cumsum((0, *rows[:-1])).tolist() if known else [f"chunk {k}" for k in range(len(rows))]
+    axes: dict[str, Any] = {} if table.ndim == 1 and n_columns is None else {"chunks": (rows, (n_columns,))}
+    if table.ndim == 1 and n_columns is not None:
+        axes["new_axis"] = 1
+    if table.ndim == 2 and n_columns is None:
+        axes = {"drop_axis": 1}
+    return da.map_blocks(
+        _mapped, table, work=work, starts=starts, args=args, dtype=dtype,
+        meta=np.empty((0,) * (1 if n_columns is None else 2), dtype=dtype),
+        name=f"mixnmatch-{work.__name__.strip('_')}-{uuid4().hex}", **axes,
+    )  # fmt: skip
+
+
+def _mapped(
+    chunk: Any, work: Callable[..., Any], starts: list[Any], args: tuple[Any, ...], block_id: tuple[int, ...]
+) -> Any:
+    with engine(threads=1), single_threaded_blas():
+        return work(chunk, starts[block_id[0]], *args)

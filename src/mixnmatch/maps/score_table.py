@@ -1,0 +1,173 @@
+"""Tables of sorted scores that bins of equal mass are cut from: in memory, or found in passes over the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._rows import Block
+from mixnmatch.maps.columns import Columns, entries, weighted_count
+
+Vector = NDArray[np.float64]
+# Up to so many entries they are sorted in memory; beyond, and on Dask, passes over the rows find where bins end.
+SORTED_ENTRIES = 1 << 25
+# Counters of a pass.
+CELLS = 1 << 20
+# Non-negative floats below 2 are ordered like their bits, of which so many can be set.
+BITS = 62
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Scores of a binary problem in order, in groups: lowest and highest score, and running weights up to each group.
+
+    A group is one distinct score, or all scores between two of which no bin ends.
+    """
+
+    low: Vector
+    high: Vector
+    weight: Vector
+    positive: Vector
+    n_distinct: int  # distinct scores, counted up to the number of bins asked for
+
+    @classmethod
+    def of(cls, scores: NDArray[Any], positive: NDArray[np.bool_], weight: Vector) -> ScoreTable:
+        """Table of scores in memory, a group for each distinct one."""
+        distinct, index = np.unique(scores.astype(np.float64), return_inverse=True)
+        size = len(distinct)
+        sums = weighted_count(index, weight, size), weighted_count(index, weight * positive, size)
+        return cls.of_groups(distinct, distinct, *sums, n_distinct=size)
+
+    @classmethod
+    def of_groups(cls, low: Vector, high: Vector, weight: Vector, positive: Vector, *, n_distinct: int) -> ScoreTable:
+        """Table of groups with their weights."""
+        running = (np.concatenate([[0.0], np.cumsum(part)]) for part in (weight, positive))
+        return cls(low, high, *running, n_distinct=n_distinct)
+
+    def equal_mass(self, bins: int) -> NDArray[np.intp]:
+        """Positions where ``bins`` bins of equal weight start and end; ties stay together, empty bins vanish."""
+        inner = np.searchsorted(self.weight, _goals(self.weight[-1], bins), side="left")
+        return np.unique(np.concatenate([[0], inner, [len(self.low)]]))
+
+    def edges(self, cuts: NDArray[np.intp]) -> Vector:
+        """Edges of the bins: half-way between the scores on the two sides of a cut; 0 and 1 at the ends."""
+        inner = cuts[1:-1]
+        return np.concatenate([[0.0], (self.high[inner - 1] + self.low[inner]) / 2, [1.0]])
+
+    def within(self, cuts: NDArray[np.intp]) -> tuple[Vector, Vector]:
+        """Weight of all and of the positive entries between cuts."""
+        return np.diff(self.weight[cuts]), np.diff(self.positive[cuts])
+
+
+def _goals(total: float, bins: int) -> Vector:
+    """Running weights that the bins but the last end at; rounding must not put off the end of a bin."""
+    return np.asarray(total * np.arange(1, bins) / bins * (1 - 1e-12))
+
+
+def score_tables(columns: Columns, bin_counts: Sequence[int]) -> list[ScoreTable]:
+    """A table for each problem that can be cut into these numbers of bins of equal mass."""
+    source = columns.source
+    if not source.on_dask and source.n_entries <= SORTED_ENTRIES:
+        return [ScoreTable.of(*problem) for problem in columns.gathered()]
+    total = columns.entry_weight()
+    goals = np.unique(np.concatenate([_goals(total, bins) for bins in bin_counts]))
+    distinct = columns.total(_distinct, max(bin_counts)).scores
+    ends = _ends_of_bins(columns, goals)
+    groups = source.total(_groups, columns.way, ends, combine=_merged)
+    return [_table(*parts) for parts in zip(ends, groups, distinct, strict=True)]
+
+
+def _table(ends: Vector, groups: Vector, distinct: Vector) -> ScoreTable:
+    weight, positive, low = groups
+    filled = np.isfinite(low)  # but for the last one, groups end with a score and are not empty
+    high = np.append(ends, 1.0)
+    return ScoreTable.of_groups(low[filled], high[filled], weight[filled], positive[filled], n_distinct=len(distinct))
+
+
+def _distinct(block: Block, way: str, most: int) -> Lowest:
+    scores = entries(block, way).scores
+    return Lowest(most, [np.unique(column)[:most].astype(np.float64) for column in scores.T])
+
+
+@dataclass(frozen=True)
+class Lowest:
+    """The lowest distinct scores of each problem, at most so many: enough to know how many there are up to that."""
+
+    most: int
+    scores: list[Vector]
+
+    def __add__(self, other: Lowest) -> Lowest:
+        """The lowest of both."""
+        pairs = zip(self.scores, other.scores, strict=True)
+        return Lowest(self.most, [np.union1d(a, b)[: self.most] for a, b in pairs])
+
+
+def _ends_of_bins(columns: Columns, goals: Vector) -> list[Vector]:
+    """For each problem the scores at which the running weight first reaches a goal, exactly.
+
+    Scores are told apart by their bits, from the leading ones on: each pass counts the weight in finer cells of those
+    ranges in which a goal lies.
+    """
+    prefix = [np.zeros(len(goals), dtype=np.int64) for _ in range(columns.n_problems)]
+    below = [np.zeros(len(goals)) for _ in prefix]
+    left = BITS
+    while left and len(goals):
+        ranges = [np.unique(one) for one in prefix]
+        room = CELLS // sum(len(one) for one in ranges)
+        bits = min(left, max(1, int(room).bit_length() - 1))
+        counts = columns.total(_cell_weights, tuple(ranges), left, bits)
+        for k, (own, cells) in enumerate(zip(ranges, counts, strict=True)):
+            row = np.searchsorted(own, prefix[k])
+            cell, before = _cells_of_goals(np.cumsum(cells, axis=1), row, goals - below[k])
+            below[k] += before
+            prefix[k] = (prefix[k] << bits) | cell
+        left -= bits
+    return [np.unique(one).view(np.float64) if len(goals) else np.empty(0) for one in prefix]
+
+
+def _cells_of_goals(running: Vector, row: NDArray[np.intp], goals: Vector) -> tuple[NDArray[np.intp], Vector]:
+    """The cell of its row in which each goal is reached, and the weight in the cells before it."""
+    cell = np.empty(len(row), dtype=np.intp)
+    for r in np.unique(row):
+        mine = row == r
+        last = int(np.searchsorted(running[r], running[r, -1], side="left"))  # rounding may leave a goal just beyond
+        cell[mine] = np.minimum(np.searchsorted(running[r], goals[mine], side="left"), last)
+    return cell, np.where(cell > 0, running[row, cell - 1], 0.0)
+
+
+def _cell_weights(block: Block, way: str, ranges: tuple[NDArray[np.int64], ...], left: int, bits: int) -> Any:
+    """Weight in the 2^bits cells of each range; a range is all scores with the same bits but the last ``left``."""
+    part = entries(block, way)
+    found = []
+    for column, own in zip(part.scores.T, ranges, strict=True):
+        key = np.abs(column.astype(np.float64)).view(np.int64)
+        row = np.minimum(np.searchsorted(own, key >> left), len(own) - 1)
+        inside = own[row] == key >> left
+        cell = (row << bits) | ((key >> (left - bits)) & ((1 << bits) - 1))
+        weight = None if part.weight is None else part.weight[inside]
+        sums = np.bincount(cell[inside], weight, len(own) << bits).astype(np.float64)
+        found.append(sums.reshape(len(own), -1))
+    return tuple(found)
+
+
+def _groups(block: Block, way: str, ends: list[Vector]) -> list[Vector]:
+    """Weight, weight of positives and lowest score of the entries up to each end, and beyond the last."""
+    part = entries(block, way)
+    found = []
+    for column, positive, own in zip(part.scores.T, part.positive.T, ends, strict=True):
+        group, size = np.searchsorted(own, column, side="left"), len(own) + 1
+        weight = np.ones(len(column)) if part.weight is None else part.weight
+        low = np.full(size, np.inf)
+        np.minimum.at(low, group, column)
+        found.append(
+            np.stack([weighted_count(group, weight, size), weighted_count(group, weight * positive, size), low])
+        )
+    return found
+
+
+def _merged(left: list[Vector], right: list[Vector]) -> list[Vector]:
+    return [np.vstack([a[:2] + b[:2], np.minimum(a[2:], b[2:])]) for a, b in zip(left, right, strict=True)]
