@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 # precision of the output, whole numbers, truth values.
 GIVEN, REAL, OUTPUT, INTEGER, TRUTH = "given", "real", "output", "integer", "truth"
 
-# Relative distance by which two ways to compute a number may differ, in either precision.
-ROUNDING = {"double": 4e-12, "single": 4e-6}
+PRECISIONS = ("double", "single")
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Graph:
     """
 
     def __init__(self, precision: str = "double"):
-        if precision not in ROUNDING:
+        if precision not in PRECISIONS:
             msg = f'precision must be "double" or "single", got {precision!r}'
             raise ValueError(msg)
         self.precision = precision

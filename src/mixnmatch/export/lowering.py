@@ -272,7 +272,7 @@ def _taken(values: Tensor, way: str) -> Tensor:
 
 
 def _logistic_argument(rows: Rows, log_p: Tensor, log_not: Tensor, coefficients: Any, name: str) -> Tensor:
-    """a log p - b log(1 - p) + c; with two coefficients b = a."""
+    """The argument a log p - b log(1 - p) + c of the logistic function; with two coefficients b = a."""
     c = [rows.graph.constant(f"{name}_{k}", value) for k, value in enumerate(coefficients)]
     if len(c) == 2:
         return c[0] * (log_p - log_not) + c[1]

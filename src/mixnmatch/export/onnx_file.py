@@ -30,7 +30,7 @@ OPSET, IR_VERSION = 13, 7
 _AXES_AS_INPUT = 18  # from here on ReduceMax takes its axes as an input
 _PREFIX = "calibration_map/"
 _REAL_TYPES = {"double": TensorProto.DOUBLE, "single": TensorProto.FLOAT}
-_SCORE_TYPES = {
+SCORE_TYPES: dict[Any, np.dtype[Any]] = {
     TensorProto.FLOAT: np.dtype(np.float32),
     TensorProto.DOUBLE: np.dtype(np.float64),
     TensorProto.FLOAT16: np.dtype(np.float16),
@@ -143,7 +143,7 @@ class Emitter:
 
     def run(self, scores: str, kind: Any, result: str, *, vector: bool) -> None:
         """Emit the whole graph, from a tensor of scores of an element type to a tensor of probabilities."""
-        self._tolerance = ROUNDING[_SCORE_TYPES[kind].name] or ROUNDING["float32"]
+        self._tolerance = ROUNDING[SCORE_TYPES[kind].name] or ROUNDING["float32"]
         if kind == TensorProto.FLOAT16:  # few runtimes search for the largest of these
             scores, kind = self.node("Cast", scores, to=TensorProto.FLOAT), TensorProto.FLOAT
         if vector:

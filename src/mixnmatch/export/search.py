@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch.export.graph import ROUNDING, Tensor
+from mixnmatch.export.graph import Tensor
 
 Array = NDArray[np.float64]
+# Two ways to compute exp(u) differ by about |u| times this, relatively.
+ROUNDING = {"double": 64 * np.finfo(np.float64).eps, "single": 4 * np.finfo(np.float32).eps}
 
 
 @dataclass(frozen=True)
@@ -82,4 +84,5 @@ def _searched(knots: Array, precision: str, exact: bool) -> Array:
         # The least number of the type that is not below the knot gives the same answers to numbers of the type.
         rounded = knots.astype(np.float32)
         return np.where(rounded < knots, np.nextafter(rounded, np.float32(np.inf)), rounded).astype(np.float64)
-    return knots * (1 - ROUNDING[precision])
+    exponent = 4 - np.log(np.clip(knots, np.finfo(np.float64).tiny, 1.0))
+    return np.asarray(knots * (1 - ROUNDING[precision] * exponent))

@@ -117,7 +117,7 @@ class CalibrationModule(nn.Module):  # type: ignore[misc]
         if operation == "spacing":
             return NUDGE * torch.finfo(kind).eps
         literal = int if step.kind == INTEGER else float
-        inputs = [values[item] if isinstance(item, int) else literal(item) for item in step.inputs]
+        inputs: list[Any] = [values[item] if isinstance(item, int) else literal(item) for item in step.inputs]
         if operation == "column":
             return inputs[0][:, step.detail : step.detail + 1]
         if operation == "real":
