@@ -154,13 +154,13 @@ def test_small_batches(runtime, n):
             assert_same(found, fitted, rows)
 
 
-@pytest.mark.parametrize("runtime", ["onnx", "torch"])
-def test_a_thousand_classes(runtime):
-    logits, y = make_problem(1500, 1000, dtype=np.float32)
+@pytest.mark.parametrize("name", ["ets", "irm", "irova"])
+def test_a_thousand_classes(name):
+    logits, y = make_problem(1000, 1000, dtype=np.float32)
     p = softmax(logits).astype(np.float32)
-    for name in ("ets", "irm", "irova"):
-        fitted = mm.calibrator(name).fit(p, y)
-        assert_same(ran(runtime, fitted, p[:300], "double"), fitted, p[:300])
+    fitted = mm.calibrator(name).fit(p, y)
+    for runtime in RUNTIMES:
+        assert_same(ran(runtime, fitted, p[:200], "double"), fitted, p[:200])
 
 
 def test_binary_maps_alone_and_what_they_are_fitted_on():

@@ -56,15 +56,15 @@ class Graph:
 
     def constant(self, name: str, value: Any) -> Tensor:
         """Append a number or an array that belongs to the map, under a name within the current scope."""
-        array = np.asarray(value)
-        array = array.astype(np.int64 if array.dtype.kind in "iu" else np.float64)
+        whole = np.asarray(value).dtype.kind in "iu"
+        array = np.array(value, dtype=np.int64 if whole else np.float64, order="C")
         full = stem = "_".join([part for part in self._scope if part] + [name])
         count = 1
         while full in self.constants:
             count += 1
             full = f"{stem}_{count}"
         self.constants[full] = array
-        return self.add("constant", kind=INTEGER if array.dtype.kind == "i" else REAL, detail=full)
+        return self.add("constant", kind=INTEGER if whole else REAL, detail=full)
 
     def prune(self) -> None:
         """Drop steps and constants that the last step does not need."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from os import PathLike
 from typing import Any
 
@@ -18,7 +19,7 @@ _PREFIX = "classifier/"
 
 def appended(fitted: CalibrationMap, graph: Graph, classifier: Any, output: str | None, vector: bool) -> Any:
     """The classifier with the map behind it; its inputs keep their names."""
-    given = onnx.load(classifier) if isinstance(classifier, str | PathLike) else classifier
+    given = _read(classifier) if isinstance(classifier, str | PathLike) else classifier
     opset = _opset(given)
     scores = _scores(given, output)
     kind, width = _type_and_width(given, scores)
@@ -46,6 +47,16 @@ def appended(fitted: CalibrationMap, graph: Graph, classifier: Any, output: str 
         model.opset_import.append(helper.make_opsetid("", opset))
     model.ir_version = max(model.ir_version, IR_VERSION)
     return model
+
+
+def _read(path: str | PathLike[str]) -> Any:
+    from google.protobuf.message import DecodeError
+
+    try:
+        return onnx.load(os.fspath(path), format="protobuf")
+    except DecodeError:
+        msg = f"{os.fspath(path)} is not an ONNX model, or was cut short"
+        raise ValueError(msg) from None
 
 
 def _opset(model: Any) -> int:

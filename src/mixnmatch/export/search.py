@@ -64,7 +64,7 @@ class PiecewiseTables:
             half = left // 2
             step = graph.constant(f"half_{round_}", _one(half))
             # A function of which one knot is left takes no step, whatever this comparison says.
-            probe = (position + step - 1.0).looked_up_in(knots)
+            probe = (position + (step - 1.0).at_least(0.0)).looked_up_in(knots)
             position = (probe <= x).choose(position + step, position)
             left, round_ = left - half, round_ + 1
         after = position.looked_up_in(knots) <= x

@@ -44,7 +44,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "where": torch.where,
     "less_equal": lambda a, b: a <= b,
     "equal": lambda a, b: a == b,
-    "gather": lambda table, index: table[index],
+    "gather": torch.take,
     "matmul": lambda a, b: a @ b,
     "max": lambda a: a.amax(dim=-1, keepdim=True),
     "sum": lambda a: a.sum(dim=-1, keepdim=True),
