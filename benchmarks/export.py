@@ -11,7 +11,6 @@ none. Half precision is that of the scores and the output. Needs onnx, onnxrunti
 from __future__ import annotations
 
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -19,12 +18,15 @@ import numpy as np
 import onnxruntime
 import torch
 
+from maps_speed import best
+
 sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.export.problems import awkward, calibration_set, fresh_rows
+from tests.export.runtimes import Interpreter
 
 import mixnmatch as mm
 from mixnmatch.export import onnx_model
-from tests.export.problems import awkward, calibration_set, fresh_rows
-from tests.export.runtimes import Interpreter
 
 NEAR = 1e-6
 
@@ -73,15 +75,6 @@ def speed(name: str) -> str:
             f"{precision} {len(model) / 1024:.1f} kB {1000 * best(lambda r=runner: r.run(None, {'scores': p})):.0f} ms"
         )
     return ", ".join([*parts, f"predict_proba {1000 * best(lambda: fitted.predict_proba(p)):.0f} ms"])
-
-
-def best(work, repeats: int = 5) -> float:
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def main() -> None:
