@@ -40,6 +40,7 @@ class Block:
     labels: NDArray[np.intp] | None = None
     weight: NDArray[np.float64] | None = None
     uneven: bool = False  # rows of probabilities may be off the simplex by more than rounding
+    rounding: float = ROUNDING["float64"]  # of the type that probabilities came in
     backend: str = "numpy"
     beside: tuple[Block, ...] = ()  # the same rows in other tables
 
@@ -55,7 +56,7 @@ class Block:
     def rows(self, which: NDArray[np.bool_]) -> Block:
         """Scores of some of the rows, without labels and weights."""
         index = np.asarray(self.index)[which]
-        return Block(self.values[which], self.form, index, uneven=self.uneven, backend=self.backend)
+        return replace(self, values=self.values[which], index=index, labels=None, weight=None, beside=())
 
     @property
     def y(self) -> NDArray[np.intp]:
@@ -86,7 +87,7 @@ class Block:
         if not self.uneven:
             return self.values
         sums = self.values.sum(axis=1, dtype=np.float64)
-        off = np.abs(sums - 1) > ROUNDING[self.values.dtype.name]
+        off = np.abs(sums - 1) > self.rounding
         return self.values / np.where(off, sums, 1.0)[:, None]
 
     def log_probabilities(self) -> NDArray[np.float64]:
@@ -102,8 +103,13 @@ class Block:
             return np.log(self.probabilities().astype(np.float64))
 
     def after(self, fitted: CalibrationMap) -> Block:
-        """The same rows as a fitted map puts them out."""
-        return replace(self, values=fitted._log_proba(self), form="log-probabilities")
+        """The same rows as a fitted map puts them out.
+
+        It is computed in float64 from the start, logarithms included: the next map may be a step function, and a score
+        that is at one of its steps must get there whatever computes it.
+        """
+        wide = replace(self, values=self.values.astype(np.float64, copy=False))
+        return replace(self, values=fitted._log_proba(wide), form="log-probabilities")
 
 
 @dataclass(frozen=True)
@@ -294,8 +300,9 @@ class RowSource:
             labels = None if labels is None else labels[chosen]
             weight = None if weight is None else weight[chosen]
         form = "logits" if self.scores.logits else "probabilities"
+        rounding = ROUNDING[values.dtype.name]
         beside = tuple(other.block(start, stop) for other in self.beside)
-        block = Block(values, form, index, labels, weight, self.scores.uneven, self.backend, beside)
+        block = Block(values, form, index, labels, weight, self.scores.uneven, rounding, self.backend, beside)
         for fitted in self.chain:
             block = block.after(fitted)
         return block

@@ -84,7 +84,7 @@ def top_label_rows(block: Block) -> tuple[Floats, NDArray[np.int8]]:
         z = np.exp(top[:, 0])
     else:
         total = values.sum(axis=1, dtype=np.float64)
-        off = np.abs(total - 1) > ROUNDING.get(values.dtype.name, 1e-9)
+        off = np.abs(total - 1) > block.rounding
         z = top[:, 0] / np.where(off, total, 1.0)
     return np.minimum(z, 1.0), (predicted == block.y).astype(np.int8)
 

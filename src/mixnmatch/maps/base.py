@@ -198,6 +198,52 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
 
         save(self, path)
 
+    def to_onnx(
+        self,
+        path: str | PathLike[str],
+        *,
+        classifier: Any = None,
+        output: str | None = None,
+        precision: str = "double",
+        vector: bool = False,
+    ) -> None:
+        """Write the fitted map to an ONNX file, atomically (extra ``onnx``).
+
+        The model takes ``scores``, float32 of shape (n, L), and gives ``probabilities`` of the same shape and type:
+        what :meth:`predict_proba` gives for float32 scores. It does not check its input. All operators are standard.
+
+        Parameters
+        ----------
+        path : path
+            Where to write; an existing file is replaced.
+        classifier : path or ModelProto, optional
+            A classifier in ONNX to append the map to: the file then goes from the classifier's inputs to ``label`` and
+            calibrated ``probabilities``, all other outputs are dropped. Labels are the map's ``classes_``.
+        output : str, optional
+            The tensor of the classifier that holds the scores: one of its outputs, or any tensor inside. If not given
+            it is the only output that can be.
+        precision : {"double", "single"}
+            Precision inside. Single is for accelerators: then a score that is next to a step of a map with steps may
+            end up on the other side of it.
+        vector : bool
+            For maps of two classes: ``scores`` has shape (n,) and holds the positive class.
+        """
+        from mixnmatch.export.onnx_file import write_onnx
+
+        write_onnx(self, path, classifier=classifier, output=output, precision=precision, vector=vector)
+
+    def to_torch(self, *, precision: str = "double") -> Any:
+        """The fitted map as a PyTorch module, :class:`mixnmatch.export.CalibrationModule` (extra ``torch``).
+
+        Parameters
+        ----------
+        precision : {"double", "single"}
+            Precision inside, as for :meth:`to_onnx`; the output has the type of the input.
+        """
+        from mixnmatch.export.torch_module import CalibrationModule
+
+        return CalibrationModule(self, precision=precision)
+
 
 def _apply_to_chunk(
     chunk: NDArray[Any], first_row: int | str, fitted: CalibrationMap, settings: dict[str, Any], backend: str

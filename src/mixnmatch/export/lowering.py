@@ -1,0 +1,297 @@
+"""Every map as steps of a graph: one lowering for each, with the meaning that its ``predict_proba`` has.
+
+A lowering is found by the exact class of a map. A subclass may compute something else, so it needs its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from mixnmatch.export.graph import GIVEN, OUTPUT, Graph, Tensor, log_softmax, softmax
+from mixnmatch.export.rows import GivenLogits, GivenProbabilities, Probabilities, Rows, Softmax
+from mixnmatch.export.search import PiecewiseTables
+from mixnmatch.maps import (
+    Auto,
+    BayesianBinning,
+    BetaScaling,
+    Composition,
+    DirichletScaling,
+    Ensemble,
+    EnsembleTemperatureScaling,
+    GaussianProcessCalibration,
+    HistogramBinning,
+    Identity,
+    IntraOrderPreserving,
+    Isotonic,
+    MatrixScaling,
+    NormalisedIsotonic,
+    OneVsAll,
+    PlattScaling,
+    Pooled,
+    StructuredMatrixScaling,
+    StructuredVectorScaling,
+    TemperatureScaling,
+    Uniform,
+    VectorScaling,
+)
+from mixnmatch.maps.base import BinaryMap, CalibrationMap
+from mixnmatch.maps.ensemble import FAMILIES, LogisticFamily
+from mixnmatch.maps.order_preserving import FACTOR, FINE, WIDE, Nodes, _overlap
+from mixnmatch.maps.piecewise import PiecewiseMap
+
+F = TypeVar("F", bound=Callable[..., Any])
+# Share of a unit in the last place that, added to a number of a type, always rounds to the next one.
+NUDGE = 0.6
+_LOWERINGS: dict[type[CalibrationMap], Callable[..., Any]] = {}
+
+
+def lowering(*kinds: type[CalibrationMap]) -> Callable[[F], F]:
+    """Register a function as the lowering of maps of exactly these classes.
+
+    For a map it is called as ``lower(fitted, rows)`` and returns :class:`Rows`. For a :class:`BinaryMap` it is called
+    as ``lower(fitted, rows, way)`` and returns a tensor with the calibrated probability of every entry: n x L for the
+    ways "each" (a function for each class) and "pooled" (one for all), n x 1 for "positive" (the second class).
+    """
+
+    def register(function: F) -> F:
+        for kind in kinds:
+            _LOWERINGS[kind] = function
+        return function
+
+    return register
+
+
+def lowering_of(fitted: CalibrationMap) -> Callable[..., Any]:
+    """The lowering of a map, or an error that says how to add one."""
+    found = _LOWERINGS.get(type(fitted))
+    if found is None:
+        name = type(fitted).__name__
+        msg = (
+            f"a {name} cannot be exported: it is not a map of this library. "
+            f"Register how it is computed with mixnmatch.export.lowering({name})"
+        )
+        raise TypeError(msg)
+    return found
+
+
+def lower(fitted: CalibrationMap, rows: Rows, scope: str = "") -> Rows:
+    """Add a fitted map to the graph that ``rows`` are in, and return the rows that it puts out."""
+    step = lowering_of(fitted)
+    with rows.graph.scope(scope):
+        made: Rows = _binary_alone(fitted, rows) if isinstance(fitted, BinaryMap) else step(fitted, rows)
+    return made
+
+
+def lowered(fitted: CalibrationMap, *, precision: str = "double") -> Graph:
+    """The graph of a fitted map: from scores, n x L, to what ``predict_proba`` returns for them."""
+    check_is_fitted(fitted, "n_classes_")
+    graph = Graph(precision)
+    logits = fitted._input_settings()["logits"]
+    given = graph.add("input", kind=GIVEN, detail="logits" if logits else "probabilities")
+    form = GivenLogits if logits else GivenProbabilities
+    made = lower(fitted, form(given.real(), fitted.n_classes_))
+    p = made.probabilities
+    if made.positive:
+        p = p.at_least(float(np.finfo(np.float32).tiny))
+    out = p.output()
+    if fitted.accuracy_preserving:
+        _keep_argmax(given, out, fitted.n_classes_)
+    graph.prune()
+    return graph
+
+
+def _keep_argmax(given: Tensor, out: Tensor, n_classes: int) -> Tensor:
+    """Repair rounding: where the largest entry is not the one given, raise that one just above it."""
+    winner, found, top = given.argmax(), out.argmax(), out.max()
+    raised = top + top * given.graph.add("spacing", kind=OUTPUT)
+    column = given.graph.constant("columns", np.arange(n_classes))
+    return column.equals(winner).choose(winner.equals(found).choose(out, raised), out)
+
+
+def _mixed(p: Tensor, share: float, n_classes: int) -> Tensor:
+    """Laplace smoothing: (1 - share) p + share / L."""
+    if share == 0:
+        return p
+    weight = p.graph.constant("smoothing", share)
+    return (1.0 - weight) * p + weight / float(n_classes)
+
+
+@lowering(Identity)
+def _identity(fitted: Identity, rows: Rows) -> Rows:
+    return rows
+
+
+@lowering(Uniform)
+def _uniform(fitted: Uniform, rows: Rows) -> Rows:
+    return Probabilities(rows.values.filled_with(1 / rows.n_classes), rows.n_classes)
+
+
+def _floor(fitted: Any, rows: Rows) -> Tensor:
+    return rows.graph.constant("floor", fitted.log_floor_)
+
+
+def _scaled(fitted: Any, rows: Rows) -> tuple[Tensor, Tensor]:
+    """Leads over the largest score of a row (not positive), and the same times the inverse temperature."""
+    u = rows.log_scores(_floor(fitted, rows))
+    u = u - u.max()  # before the scaling: leads survive in logits of any size
+    return u, rows.graph.constant("beta", fitted.beta_) * u
+
+
+@lowering(TemperatureScaling)
+def _temperature(fitted: TemperatureScaling, rows: Rows) -> Rows:
+    return Softmax(_scaled(fitted, rows)[1], rows.n_classes, positive=True)
+
+
+@lowering(EnsembleTemperatureScaling)
+def _ensemble_temperature(fitted: EnsembleTemperatureScaling, rows: Rows) -> Rows:
+    plain, scaled = _scaled(fitted, rows)
+    weights = fitted.member_weights_
+    return _mixture(rows, [softmax(scaled), softmax(plain)], weights, uniform=True)
+
+
+def _mixture(rows: Rows, members: list[Tensor], weights: Any, *, uniform: bool) -> Rows:
+    """Weighted sum of probabilities; with ``uniform`` the last weight is that of the uniform prediction."""
+    w = [rows.graph.constant(f"weight_{k}", weight) for k, weight in enumerate(weights)]
+    mixed = w[0] * members[0]
+    for weight, member in zip(w[1 : len(members)], members[1:], strict=True):
+        mixed = mixed + weight * member
+    if uniform:
+        mixed = mixed + w[-1] / float(rows.n_classes)
+    return Probabilities(mixed, rows.n_classes, positive=uniform)
+
+
+@lowering(VectorScaling, MatrixScaling, DirichletScaling, StructuredVectorScaling, StructuredMatrixScaling)
+def _softmax_linear(fitted: Any, rows: Rows) -> Rows:
+    x = log_softmax(rows.log_scores(_floor(fitted, rows)))
+    weight = rows.graph.constant("weight", fitted.weight_.T)
+    u = x.times_matrix(weight) if fitted.weight_.ndim == 2 else x * weight
+    return Softmax(u + rows.graph.constant("intercept", fitted.intercept_), rows.n_classes)
+
+
+@lowering(IntraOrderPreserving, GaussianProcessCalibration)
+def _shared_function_of_logs(fitted: Any, rows: Rows) -> Rows:
+    nodes = Nodes.of(rows.n_classes)
+    if isinstance(fitted, IntraOrderPreserving):
+        deviation = _overlap(nodes, fitted.knots_) @ (fitted.slopes_ - 1)
+    else:
+        deviation = fitted.deviation_
+    x = log_softmax(_scaled(fitted, rows)[1])
+    s = x * (FINE / nodes.low)
+    s = s.at_most((s - float(FINE)) / float(FACTOR) + float(FINE)).at_least(0.0).at_most(float(FINE + WIDE))
+    cell = s.floor().at_most(float(FINE + WIDE - 1))
+    index = cell.index()
+    value = index.looked_up_in(rows.graph.constant("deviation", deviation))
+    rise = index.looked_up_in(rows.graph.constant("rise", np.diff(deviation)))
+    return Softmax(rise * (s - cell) + value + x, rows.n_classes, positive=True)
+
+
+@lowering(Composition)
+def _composition(fitted: Composition, rows: Rows) -> Rows:
+    return lower(fitted.second_, lower(fitted.first_, rows, "first"), "second")
+
+
+@lowering(Auto)
+def _auto(fitted: Auto, rows: Rows) -> Rows:
+    members = [lower(member, rows, f"member_{k}").probabilities for k, member in enumerate(fitted.members_)]
+    return _mixture(rows, members, fitted.member_weights_, uniform=False)
+
+
+@lowering(Ensemble)
+def _ensemble(fitted: Ensemble, rows: Rows) -> Rows:
+    if not isinstance(fitted.family, str):
+        msg = f"an Ensemble of the family {fitted.family!r} cannot be exported: only {sorted(FAMILIES)} can"
+        raise TypeError(msg)
+    log_p, log_not = _log_odds_parts(rows, _floor(fitted, rows))
+    family = FAMILIES[fitted.family]
+    theta = fitted.theta_
+    members = []
+    for k in range(len(theta)):
+        if isinstance(family, LogisticFamily):
+            x = _logistic_argument(rows, log_p, log_not, theta[k], f"theta_{k}")
+            members.append(softmax(_log_sigmoid(x)))
+        else:
+            members.append(softmax(rows.graph.constant(f"theta_{k}", theta[k][0]) * log_p))
+    if fitted.fixed:
+        members.append(softmax(log_p))
+    return _mixture(rows, members, fitted.member_weights_, uniform=bool(fitted.fixed))
+
+
+@lowering(Pooled, OneVsAll, NormalisedIsotonic)
+def _combined(fitted: Any, rows: Rows) -> Rows:
+    way = fitted._way(rows.n_classes)
+    g = lowering_of(fitted.map_)(fitted.map_, rows, way)
+    g = (1.0 - g).beside(g) if way == "positive" else g
+    total = g.sum()
+    empty = total <= 0.0  # nothing is known of such a row: leave it as it came
+    p = rows.probabilities
+    normalised = empty.choose(p, g) / empty.choose(p.sum(), total)
+    return Probabilities(_mixed(normalised, fitted.mixing_, rows.n_classes), rows.n_classes)
+
+
+def _binary_alone(fitted: BinaryMap, rows: Rows) -> Rows:
+    """A binary map that is used by itself, on two classes."""
+    positive = lowering_of(fitted)(fitted, rows, "positive")
+    p = (1.0 - positive).beside(positive)
+    if isinstance(fitted, PiecewiseMap):
+        p = _mixed(p, min(1.0, fitted.smoothing / (fitted.total_weight_ + 1)), 2)
+    return Probabilities(p, 2)
+
+
+@lowering(Isotonic, HistogramBinning, BayesianBinning)
+def _piecewise(fitted: PiecewiseMap, rows: Rows, way: str) -> Tensor:
+    scores = _taken(rows.probabilities, way).at_most(1.0)  # rounding can put a score a hair above 1
+    return PiecewiseTables.of(fitted).at(scores, exact=rows.exact)
+
+
+@lowering(PlattScaling)
+def _platt(fitted: PlattScaling, rows: Rows, way: str) -> Tensor:
+    if fitted.on == "logit":
+        return _logistic(fitted, rows, way)
+    slope, intercept = (rows.graph.constant(f"coef_{k}", c) for k, c in enumerate(_coefficients(fitted)))
+    return _log_sigmoid(slope * _taken(rows.probabilities, way) + intercept).exp()
+
+
+@lowering(BetaScaling)
+def _logistic(fitted: Any, rows: Rows, way: str) -> Tensor:
+    log_p, log_not = _log_odds_parts(rows, _floor(fitted, rows))
+    parts = _taken(log_p, way), _taken(log_not, way)
+    return _log_sigmoid(_logistic_argument(rows, *parts, _coefficients(fitted), "coef")).exp()
+
+
+def _coefficients(fitted: Any) -> list[Any]:
+    """Coefficients, each a vector with one entry a class, or a number where there is one problem."""
+    return [column[0] if len(column) == 1 else column for column in fitted.coef_.T]
+
+
+def _taken(values: Tensor, way: str) -> Tensor:
+    return values.column(1) if way == "positive" else values
+
+
+def _logistic_argument(rows: Rows, log_p: Tensor, log_not: Tensor, coefficients: Any, name: str) -> Tensor:
+    """The argument a log p - b log(1 - p) + c of the logistic function; with two coefficients b = a."""
+    c = [rows.graph.constant(f"{name}_{k}", value) for k, value in enumerate(coefficients)]
+    if len(c) == 2:
+        return c[0] * (log_p - log_not) + c[1]
+    return c[0] * log_p - c[1] * log_not + c[2]
+
+
+def _log_sigmoid(x: Tensor) -> Tensor:
+    """Logarithm of the logistic function, without overflow and with the right slope everywhere."""
+    tail = -40.0  # further down it is x to the last bit
+    return (x <= tail).choose(x, -((-x.at_least(tail)).exp() + 1.0).log())
+
+
+def _log_odds_parts(rows: Rows, floor: Tensor) -> tuple[Tensor, Tensor]:
+    """Log p and log(1 - p) of the entries, neither below the logarithm of ``floor``."""
+    log_p = rows.logs(floor)
+    if rows.n_classes == 2:
+        return log_p, log_p.column(1).beside(log_p.column(0))
+    p = rows.probabilities
+    # Next to 1 the difference 1 - p has no digits left: there it is the sum of the other entries.
+    top = rows.graph.constant("columns", np.arange(rows.n_classes)).equals(p.argmax())
+    others = top.choose(0.0, p).sum()
+    return log_p, top.choose(others, 1.0 - p).at_least(floor).log()

@@ -1,0 +1,92 @@
+"""Ways to run an exported map, and a reader in NumPy that also tells how near scores came to the knots of a map."""
+
+import numpy as np
+
+from mixnmatch.export.lowering import NUDGE, lowered
+
+BINARY = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "less_equal": np.less_equal,
+    "equal": np.equal,
+    "matmul": np.matmul,
+    "full_like": np.full_like,
+    "gather": lambda table, index: table[index],
+    "join": lambda a, b: np.concatenate([a, b], axis=1),
+}
+UNARY = {
+    "negative": np.negative,
+    "exp": np.exp,
+    "log": np.log,
+    "abs": np.abs,
+    "floor": np.floor,
+    "max": lambda a: a.max(axis=1, keepdims=True),
+    "sum": lambda a: a.sum(axis=1, keepdims=True),
+    "argmax": lambda a: a.argmax(axis=1)[:, None],
+    "index": lambda a: a.astype(np.int64),
+    "output": lambda a: a.astype(np.float32),
+}
+
+
+class Interpreter:
+    """Runs the graph of a map on arrays; ``nearest`` is the distance of each row from a knot that it was held to."""
+
+    def __init__(self, fitted, precision="double"):
+        self.graph = lowered(fitted, precision=precision)
+        self.real = np.float64 if precision == "double" else np.float32
+
+    def __call__(self, scores):
+        self.nearest = np.full(len(scores), np.inf)
+        values = []
+        for step in self.graph.steps:
+            values.append(self._run(step, values, scores))
+        return values[-1]
+
+    def _run(self, step, values, scores):
+        literal = np.int64 if step.kind == "integer" else np.float32 if step.kind == "output" else self.real
+        inputs = [values[item] if isinstance(item, int) else literal(item) for item in step.inputs]
+        if step.operation == "less_equal":
+            self._measure(step, inputs)
+        if step.operation == "constant":
+            array = self.graph.constants[step.detail]
+            return array if array.dtype.kind == "i" else array.astype(self.real)
+        return {
+            "input": lambda: scores,
+            "real": lambda: inputs[0].astype(self.real),
+            "tolerance": lambda: self.real(1e-5),
+            "spacing": lambda: np.float32(NUDGE * np.finfo(np.float32).eps),
+            "column": lambda: inputs[0][:, step.detail : step.detail + 1],
+            "where": lambda: np.where(*inputs),
+            **{name: lambda f=f: f(*inputs) for name, f in (UNARY | BINARY).items()},
+        }[step.operation]()
+
+    def _measure(self, step, inputs):
+        # A binary search compares every number with both of its neighbours among the knots.
+        first = self.graph.steps[step.inputs[0]] if isinstance(step.inputs[0], int) else None
+        if first is not None and first.operation == "gather":
+            apart = np.abs(inputs[0] - inputs[1]) * np.ones((len(self.nearest), 1))
+            self.nearest = np.minimum(self.nearest, apart.min(axis=1))
+
+
+def run_onnx(model, *scores, output="probabilities"):
+    """Run a model (bytes, a path or a ModelProto) by onnxruntime; warnings about the file are errors."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    content = model if isinstance(model, bytes | str) else model.SerializeToString()
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    feed = dict(zip([each.name for each in session.get_inputs()], scores, strict=True))
+    return session.run([output], feed)[0]
+
+
+def run_torch(fitted, scores, precision="double"):
+    import torch
+
+    with torch.no_grad():
+        return fitted.to_torch(precision=precision)(torch.from_numpy(scores)).numpy()
