@@ -112,7 +112,8 @@ def frequencies(table: ScoreTable, weighting: str) -> NDArray[Any] | None:
         return table.weights
     # They sum to the effective number of rows now, which is less than the number of rows and no reason to warn.
     warnings.filterwarnings("ignore", message="sample_weight sums to")
-    return read_weight(table.weights, table.n_rows, weights=weighting)
+    rescaled: NDArray[Any] = read_weight(table.weights, table.n_rows, weights=weighting)
+    return rescaled
 
 
 def measure(

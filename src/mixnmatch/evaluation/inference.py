@@ -92,8 +92,7 @@ def _grid(outcomes: Outcomes | BinnedOutcomes) -> Grid:
 def _null_grid(outcomes: Outcomes | BinnedOutcomes, grid: Grid, resamples: int, rng: np.random.Generator) -> Grid:
     """Grids of the data with outcomes drawn from the confidences, (resamples, nodes)."""
     count = np.broadcast_to(grid.count, (resamples, grid.count.shape[-1]))
-    binned = isinstance(outcomes, BinnedOutcomes)
-    if binned or (outcomes.weight is None and len(outcomes.z) * resamples > MOST_DRAWS):
+    if isinstance(outcomes, BinnedOutcomes) or _many_draws(outcomes, resamples):
         # Rows are the units: weights make for fewer of them.
         rows = count * (_effective_size(outcomes) / outcomes.n)
         whole = np.floor(rows + rng.random(count.shape)).astype(np.int64)
@@ -107,6 +106,10 @@ def _null_grid(outcomes: Outcomes | BinnedOutcomes, grid: Grid, resamples: int, 
         z = outcomes.z[hit]
         outcome[row] = bin_linearly(z, np.ones(len(z), dtype=np.int8), own, n_nodes=n_nodes).count
     return Grid(count, outcome)
+
+
+def _many_draws(outcomes: Outcomes, resamples: int) -> bool:
+    return outcomes.weight is None and len(outcomes.z) * resamples > MOST_DRAWS
 
 
 def inverted_interval(

@@ -70,7 +70,8 @@ def top_label(scores: Scores, labels: NDArray[np.intp], weight: Floats | None = 
         return Outcomes(confidence, (predicted == labels).astype(np.int8), weight)
     source = RowSource(scores, labels)
     parts = [top_label_rows(source.block(rows.start, rows.stop)) for rows in _blocks(scores)]
-    return Outcomes(*(np.concatenate(column) for column in zip(*parts, strict=True)), weight)
+    z, y = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Outcomes(z, y, weight)
 
 
 def top_label_rows(block: Block) -> tuple[Floats, NDArray[np.int8]]:

@@ -45,8 +45,8 @@ class ScoreTable:
     @classmethod
     def of_groups(cls, low: Vector, high: Vector, weight: Vector, positive: Vector, *, n_distinct: int) -> ScoreTable:
         """Table of groups with their weights."""
-        running = (np.concatenate([[0.0], np.cumsum(part)]) for part in (weight, positive))
-        return cls(low, high, *running, n_distinct=n_distinct)
+        running, right = (np.concatenate([[0.0], np.cumsum(part)]) for part in (weight, positive))
+        return cls(low, high, running, right, n_distinct)
 
     def equal_mass(self, bins: int) -> NDArray[np.intp]:
         """Positions where ``bins`` bins of equal weight start and end; ties stay together, empty bins vanish."""

@@ -1,0 +1,323 @@
+"""Dask arrays on a real cluster of worker processes, reached through the address of its scheduler."""
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import mixnmatch as mm
+from mixnmatch import evaluation
+from mixnmatch.maps.base import read_rows
+from mixnmatch.registry import REGISTRY
+
+from .conftest import make_problem, softmax
+
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+ROWS = 600
+# What iterative fits are promised to agree to (one-dimensional ones, step functions and sums: to rounding).
+PROBABILITIES = 1e-5
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        distributed.Client(cluster.scheduler_address) as client,
+    ):
+        yield client
+
+
+def lazy(array, chunk=330):
+    """The array in chunks of rows."""
+    return da.from_array(array, chunks=(chunk, *array.shape[1:]))
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return {n_classes: make_problem(ROWS, n_classes, seed=1) for n_classes in (2, 4)}
+
+
+def fit_both(name, logits, y):
+    here = mm.calibrator(name, logits=True).fit(logits, y)
+    # Classes in two chunks, labels in other chunks than scores: both are put right.
+    scores, labels = da.from_array(logits, chunks=(330, 2)), da.from_array(y, chunks=200)
+    there = mm.calibrator(name, logits=True).fit(scores, labels)
+    applied = there.predict_proba(scores)
+    assert isinstance(applied, da.Array)
+    assert applied.dtype == np.float64
+    return name, here.predict_proba(logits), applied.compute()
+
+
+# With two classes other code runs in these: one problem instead of one for each class, or log-odds.
+FOR_TWO = ("ts", "ets", "platt", "beta", "svs", "isotonic", "histogram", "bbq", "irova-ts", "irm-normalised", "iop")
+
+
+def test_all_maps_agree_with_memory(client, tables):
+    problems = [(name, *tables[4]) for name in REGISTRY if name != "auto"] + [(name, *tables[2]) for name in FOR_TWO]
+    with ThreadPoolExecutor(12) as pool:  # fits wait for the cluster most of the time
+        for name, here, there in pool.map(lambda problem: fit_both(*problem), problems):
+            np.testing.assert_allclose(there, here, rtol=0, atol=PROBABILITIES, err_msg=name)
+
+
+def test_auto_agrees_with_memory(client, tables):
+    logits, y = tables[2][0][:200], tables[2][1][:200]
+    _, here, there = fit_both("auto", logits, y)
+    np.testing.assert_allclose(there, here, rtol=0, atol=PROBABILITIES)
+
+
+def test_one_dimensional_fits_agree_closely(client, tables):
+    logits, y = tables[4]
+    weight = np.arange(ROWS) % 3
+    for dtype in (np.float32, np.float64):
+        p = softmax(logits).astype(dtype)
+        here = mm.calibrator("ts").fit(p, y, weight)
+        there = mm.calibrator("ts").fit(lazy(p), y, lazy(weight, 90))
+        assert there.beta_ == pytest.approx(here.beta_, rel=1e-10)
+        assert there.loss_ == pytest.approx(here.loss_, rel=1e-9)
+        assert there.predict_proba(lazy(p)).dtype == dtype
+        assert there.total_weight_ == weight.sum()
+
+
+def test_statistics_do_not_depend_on_chunks(client, tables):
+    logits, y = tables[4]
+    found = [float(evaluation.brier_score(lazy(logits, chunk), y, logits=True)) for chunk in (600, 170, 13)]
+    np.testing.assert_allclose(found, evaluation.brier_score(logits, y, logits=True), rtol=1e-12)
+
+
+def test_metrics_agree_with_memory(client, tables):
+    logits, y = tables[4]
+    weight = (np.arange(ROWS) % 3).astype(float)
+    scores, labels, weights = lazy(logits), lazy(y, 100), lazy(weight)
+    fitted = mm.calibrator("ets", logits=True).fit(logits, y)
+    after = fitted.predict_proba(logits)
+    here = {"logits": True, "sample_weight": weight}
+    there = {"logits": True, "sample_weight": weights}
+    for metric in (evaluation.brier_score, evaluation.log_loss, evaluation.accuracy):
+        assert float(metric(scores, labels, **there)) == pytest.approx(float(metric(logits, y, **here)), rel=1e-12)
+    for estimator in ("kde-residual", "kde-residual-debiased", "kde", "smooth", "histogram"):
+        notion = "top-label" if estimator in ("kde", "smooth") else "class-wise"
+        settings = {"estimator": estimator, "notion": notion}
+        expected = mm.calibration_error(logits, y, **settings, **here)
+        found = mm.calibration_error(scores, labels, **settings, **there)
+        assert float(found) == pytest.approx(float(expected), rel=1e-10), settings
+        assert found.advised_n == expected.advised_n
+    for given in (fitted, lazy(after, 50), after):
+        gain = mm.calibration_gain(scores, given, labels, **there)
+        assert float(gain) == pytest.approx(float(mm.calibration_gain(logits, after, y, **here)), rel=1e-10)
+    assert mm.accuracy_preserved(scores, fitted.predict_proba(scores))
+    assert not mm.accuracy_preserved(scores, lazy(after[:, ::-1]))
+    expected = evaluation.worst_classes(logits, y, logits=True)
+    assert evaluation.worst_classes(scores, labels, logits=True) == expected
+
+
+def test_curves_agree_with_memory(client, tables):
+    logits, y = tables[4]
+    for settings in ({"kind": "kde"}, {"kind": "histogram", "bins": 10}, {"kind": "kde", "label": 2}):
+        here = evaluation.reliability_curve(logits, y, logits=True, **settings)
+        there = evaluation.reliability_curve(lazy(logits), lazy(y), logits=True, **settings)
+        np.testing.assert_allclose(there.value, here.value, rtol=1e-9)
+        np.testing.assert_allclose(there.low, here.low, rtol=1e-9, atol=1e-12)
+    folds = {"logits": True, "recalibrator": mm.TemperatureScaling(logits=True), "n_folds": 2}
+    here = evaluation.cross_validated_decomposition(logits, y, **folds)
+    there = evaluation.cross_validated_decomposition(lazy(logits), lazy(y), **folds)
+    assert there.miscalibration == pytest.approx(here.miscalibration, rel=1e-9)
+
+
+def test_intervals_from_the_grid(client, tables):
+    logits, y = tables[4]
+    here = mm.calibration_error(logits, y, logits=True, interval=True)
+    there = mm.calibration_error(lazy(logits), lazy(y), logits=True, interval=True)
+    np.testing.assert_allclose(there.interval, here.interval, atol=0.02)  # other random draws
+    assert abs(there.p_value - here.p_value) < 0.05
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"estimator": "sweep"},
+        {"estimator": "histogram", "binning": "equal-mass"},
+        {"estimator": "dirichlet", "notion": "canonical"},
+        {"estimator": "skce", "notion": "canonical"},
+    ],
+)
+def test_what_needs_rows_names_the_grid(client, tables, settings):
+    logits, y = tables[4]
+    with pytest.raises(ValueError, match=r"in memory.*kde-residual"):
+        mm.calibration_error(lazy(logits), y, logits=True, **settings)
+
+
+def test_what_else_needs_rows_says_so(client, tables):
+    logits, y = tables[4]
+    scores = lazy(logits)
+    with pytest.raises(ValueError, match="grid"):
+        evaluation.score_decomposition(scores, y, logits=True)
+    with pytest.raises(ValueError, match='kind="kde"'):
+        evaluation.reliability_curve(scores, y, logits=True, kind="corp")
+    with pytest.raises(ValueError, match="groups"):
+        evaluation.brier_score(scores, y, logits=True, groups=y)
+    with pytest.raises(ValueError, match="all rows at once"):
+        (mm.TemperatureScaling(logits=True) >> OwnMap()).fit(scores, y)
+    with pytest.raises(ValueError, match="sample"):
+        mm.compare(scores, y, logits=True)
+
+
+class OwnMap:
+    """A user's map."""
+
+    def fit(self, scores, y):
+        return self
+
+    def predict_proba(self, scores):
+        return scores
+
+
+def test_a_bad_row_is_named(client, tables):
+    logits, y = tables[4]
+    bad = logits.copy()
+    bad[431, 2] = np.nan
+    message = "row 431 of the scores holds NaN"
+    with pytest.raises(ValueError, match=message):
+        mm.calibrator("ts", logits=True).fit(bad, y)
+    with pytest.raises(ValueError, match=message):
+        mm.calibrator("ts", logits=True).fit(lazy(bad), y)
+    fitted = mm.calibrator("ts", logits=True).fit(logits, y)
+    with pytest.raises(ValueError, match=message):
+        fitted.predict_proba(lazy(bad)).compute()
+    with pytest.raises(ValueError, match="row 0 of the scores has a negative entry"):
+        mm.calibrator("ts").fit(lazy(logits), y)
+    labels = y.copy()
+    labels[555] = 7
+    with pytest.raises(ValueError, match="label 7 in row 555"):
+        mm.calibrator("ts", logits=True).fit(lazy(logits), lazy(labels))
+    weight = np.ones(ROWS)
+    weight[333] = -1
+    with pytest.raises(ValueError, match="sample_weight in row 333"):
+        mm.calibrator("ts", logits=True).fit(lazy(logits), y, lazy(weight))
+    with pytest.raises(ValueError, match="599 labels for 600 rows"):
+        mm.calibrator("ts", logits=True).fit(lazy(logits), lazy(y[1:]))
+
+
+def test_names_of_classes(client, tables):
+    logits, y = tables[4]
+    names = np.array(["ant", "bee", "cat", "dog"])
+    here = mm.calibrator("ts", logits=True).fit(logits, names[y])
+    there = mm.calibrator("ts", logits=True).fit(lazy(logits), lazy(names[y]))
+    assert there.beta_ == pytest.approx(here.beta_, rel=1e-10)
+    assert there.classes_.tolist() == names.tolist()
+    np.testing.assert_array_equal(there.predict(lazy(logits)).compute(), here.predict(logits))
+    with pytest.raises(ValueError, match="label 'dog' in row"):
+        mm.calibrator("ts", logits=True, classes=["ant", "bee", "cat", "cow"]).fit(lazy(logits), lazy(names[y]))
+
+
+def test_unknown_and_empty_chunks(client, tables):
+    logits, y = tables[4]
+    kept = logits[:, 0] > 0.5
+    kept[330:] = False  # a chunk without rows
+    scores, labels = lazy(logits)[lazy(kept)], lazy(y)[lazy(kept)]
+    assert np.isnan(scores.shape[0])
+    here = mm.calibrator("irm-ts", logits=True).fit(logits[kept], y[kept])
+    there = mm.calibrator("irm-ts", logits=True).fit(scores, labels)
+    assert np.isnan(scores.shape[0])  # the user's own array stays as it is
+    np.testing.assert_allclose(
+        there.predict_proba(scores).compute(), here.predict_proba(logits[kept]), rtol=0, atol=1e-12
+    )
+    bad = lazy(np.where(np.isfinite(logits), np.nan, logits))[lazy(kept)]
+    with pytest.raises(ValueError, match="row 0 of chunk 0 of the scores holds NaN"):
+        there.predict_proba(bad).compute()
+
+
+def test_a_vector_of_scores(client, tables):
+    logits, y = tables[2]
+    positive = softmax(logits)[:, 1]
+    here = mm.calibrator("beta").fit(positive, y)
+    there = mm.calibrator("beta").fit(lazy(positive), y)
+    applied = there.predict_proba(lazy(positive))
+    assert applied.shape == (ROWS, 2)
+    np.testing.assert_allclose(applied.compute(), here.predict_proba(positive), rtol=0, atol=1e-10)
+    assert float(mm.calibration_error(lazy(positive), y)) == pytest.approx(float(mm.calibration_error(positive, y)))
+
+
+def test_applying_is_lazy(client, tables):
+    logits, y = tables[4]
+    fitted = mm.calibrator("ets", logits=True).fit(logits, y)
+
+    def fail(block):
+        raise AssertionError
+
+    never = lazy(logits).map_blocks(fail, dtype=np.float64, meta=np.empty((0, 0)))
+    applied = fitted.predict_proba(never)
+    assert applied.shape == logits.shape
+    assert applied.chunks == never.chunks
+    assert fitted.predict(never).shape == (ROWS,)
+    single = fitted.predict_proba(lazy(logits.astype(np.float32)))
+    assert single.dtype == np.float32
+    assert single.compute().dtype == np.float32
+
+
+class LargestTransfer(distributed.WorkerPlugin):
+    """Notes every result that a worker holds and every one that it gets from another."""
+
+    def setup(self, worker):
+        worker.largest_result = 0
+        self.worker = worker
+
+    def transition(self, key, start, finish, **kwargs):
+        if finish == "memory":
+            worker = self.worker
+            worker.largest_result = max(worker.largest_result, worker.state.tasks[key].get_nbytes())
+
+
+def _largest(dask_worker):
+    transfers = [*dask_worker.transfer_incoming_log, *dask_worker.transfer_outgoing_log]
+    return dask_worker.largest_result, max((log["total"] for log in transfers), default=0)
+
+
+def test_only_statistics_travel(client):
+    # Chunks of 400 kB; statistics of temperature scaling and of a kernel estimate are far smaller.
+    plugin = LargestTransfer()
+    client.register_plugin(plugin, name="largest")
+    rows, n_classes, chunk = 8000, 50, 1000
+
+    def make(block_info):
+        rng = np.random.default_rng(block_info[None]["chunk-location"][0])
+        return rng.normal(size=(chunk, n_classes))
+
+    scores = da.map_blocks(
+        make, chunks=((chunk,) * (rows // chunk), (n_classes,)), dtype=np.float64, meta=np.empty((0, 0))
+    )
+    labels = scores.argmax(axis=1)
+    mm.calibrator("platt", logits=True).fit(scores[:, :2], (labels == 1).astype(int))
+    source = read_rows(scores, da.from_array(np.arange(rows) % n_classes, chunks=chunk), logits=True)
+    source.class_weights()
+    mm.calibration_error(scores, np.arange(rows) % n_classes, logits=True)
+    for result, transfer in client.run(_largest).values():
+        assert 0 < result < chunk * n_classes * 8 / 4
+        assert transfer < chunk * n_classes * 8 / 4
+    client.unregister_worker_plugin("largest")
+
+
+def test_a_killed_worker_changes_nothing(client, tables):
+    logits, y = tables[4]
+
+    def slow(block):
+        time.sleep(0.1)
+        return block
+
+    scores = lazy(logits).map_blocks(slow, dtype=np.float64)
+    pids = client.run(os.getpid)
+    victim = next(iter(pids.values()))
+    killer = threading.Timer(1.0, os.kill, (victim, signal.SIGKILL))
+    killer.start()
+    there = mm.calibrator("ets", logits=True).fit(scores, y)
+    killer.join()
+    here = mm.calibrator("ets", logits=True).fit(logits, y)
+    assert there.beta_ == pytest.approx(here.beta_, rel=1e-7)
+    np.testing.assert_allclose(there.member_weights_, here.member_weights_, atol=1e-6)
+    client.wait_for_workers(2, timeout=60)
+    assert victim not in client.run(os.getpid).values()
