@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check lowest docs parity bench bench-estimators clean
+.PHONY: demo test fuzz audit check lowest docs parity bench bench-estimators clean
 
 $(VENV)/core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -20,6 +20,13 @@ demo: $(VENV)/core  ## calibrate the embedded sample and write a report to out/
 
 test: $(VENV)/all  ## all tests
 	$(BIN)/python -m pytest
+
+fuzz: $(VENV)/all  ## every public entry and every reader of files under random attack: 100000 cases, new ones each time
+	MIXNMATCH_FUZZ=100000 $(BIN)/python -m pytest tests/fuzz -rN
+
+audit: $(VENV)/all  ## known vulnerabilities of what is installed; asks the vulnerability service
+	$(PIP) install pip-audit
+	$(BIN)/pip-audit --skip-editable
 
 check: $(VENV)/all  ## style and types
 	$(BIN)/ruff check .

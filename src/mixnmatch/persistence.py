@@ -79,7 +79,7 @@ def load(path: str | PathLike[str]) -> CalibrationMap:
     raw = Path(path).read_bytes()
     name = os.fspath(path)
     try:
-        document = json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
+        document = json.loads(raw.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         msg = f"{name} is not a map file: it is not JSON, or was cut short"
         raise MapFileError(msg) from None
@@ -103,6 +103,13 @@ def load(path: str | PathLike[str]) -> CalibrationMap:
     except Exception as error:
         msg = f"{name} does not hold a valid map: {error}"
         raise MapFileError(msg) from None
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not np.isfinite(value):  # such as 1e999: JSON has it, floats have not
+        raise ValueError(text)
+    return value
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -23,7 +23,7 @@ def settings_of(case: Case) -> dict:
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("notion", NOTIONS)
 def test_calibration_error(estimator, notion):
-    @examples(0.15 / (len(ESTIMATORS) * len(NOTIONS)), 6)
+    @examples(0.06 / (len(ESTIMATORS) * len(NOTIONS)), 6)
     @given(cases(), st.sampled_from(NORMS), st.booleans(), st.sampled_from((False, False, False, False, True)))
     def run(case, norm, root, interval):
         options = {"notion": notion, "estimator": estimator, "norm": norm, "root": root, "interval": interval}
@@ -55,7 +55,7 @@ SCORES = {
 def test_scores(name):
     function, largest = SCORES[name]
 
-    @examples(0.03, 20)
+    @examples(0.04, 20)
     @given(cases())
     def run(case):
         value = answer(name, lambda: function(case.scores, case.y, **settings_of(case)))
@@ -66,7 +66,7 @@ def test_scores(name):
     run()
 
 
-@examples(0.04, 30)
+@examples(0.03, 30)
 @given(cases(3), cases(3), cases(3), st.booleans())
 def test_gains(before, after, other, same_rows):
     if same_rows:

@@ -21,21 +21,21 @@ def settings_of(case):
     return {"logits": case.logits, "sample_weight": case.weight}
 
 
-@examples(0.005, 12)
+@examples(0.001, 12)
 @given(cases(), st.sampled_from((2, 5)))
 def test_compare(case, cv):
     found = answer("compare", lambda: compare(case.scores, case.y, methods=METHODS, cv=cv, **settings_of(case)))
     assert found is None or str(found)
 
 
-@examples(0.001, 3)
+@examples(0.0002, 2)
 @given(cases())
 def test_recommend(case):
     found = answer("recommend", lambda: recommend(case.scores, case.y, cv=2, **settings_of(case)))
     assert found is None or str(found)
 
 
-@examples(0.003, 8)
+@examples(0.001, 8)
 @given(cases())
 def test_learning_curve(case):
     def call():
@@ -45,7 +45,7 @@ def test_learning_curve(case):
     assert found is None or str(found)
 
 
-@examples(0.005, 12)
+@examples(0.001, 12)
 @given(cases(), st.sampled_from(("ts", "irova", "ets")), st.booleans())
 def test_classifier(case, name, ensemble):
     """Features go to the classifier as they are, so its own refusals count as answers."""

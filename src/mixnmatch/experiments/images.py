@@ -11,8 +11,10 @@ import io
 import math
 import os
 import pickle
+import pickletools
 import struct
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -148,17 +150,27 @@ def read_idx(path: PathLike) -> npt.NDArray[np.uint8]:
         Array of the shape that the header says.
     """
     path = Path(path)
-    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    dimensions = raw[3] if len(raw) >= 4 else 0
-    start = 4 + 4 * dimensions
-    if raw[:3] != b"\0\0\x08" or len(raw) < start:
-        msg = f"{path} is not an IDX file of unsigned bytes"
+    packed = path.suffix == ".gz"
+    with gzip.open(path) if packed else path.open("rb") as file:
+        try:
+            head = file.read(4)
+            sizes = file.read(4 * head[3]) if len(head) == 4 else b""
+            if len(head) < 4 or head[:3] != b"\0\0\x08" or len(sizes) != 4 * head[3]:
+                msg = f"{path} is not an IDX file of unsigned bytes"
+                raise ValueError(msg)
+            shape = struct.unpack(f">{head[3]}I", sizes)
+            promised = math.prod(shape)
+            # No more is unpacked than the header promises, and it cannot promise more than deflate can pack.
+            most = path.stat().st_size * (1032 if packed else 1)
+            raw = file.read(promised + 1) if promised <= most else b""
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            msg = f"{path} is damaged: it cannot be decompressed ({error})"
+            raise ValueError(msg) from error
+    if len(raw) != promised:
+        held = "more" if len(raw) > promised else len(raw)
+        msg = f"{path} is damaged: its header promises {promised} bytes, it holds {held}"
         raise ValueError(msg)
-    shape = struct.unpack(f">{dimensions}I", raw[4:start])
-    if len(raw) - start != math.prod(shape):
-        msg = f"{path} is damaged: its header promises {math.prod(shape)} bytes, it holds {len(raw) - start}"
-        raise ValueError(msg)
-    return np.frombuffer(raw, dtype=np.uint8, offset=start).reshape(shape).copy()
+    return np.frombuffer(raw, dtype=np.uint8).reshape(shape).copy()
 
 
 def read_pickle(path: PathLike) -> Any:
@@ -186,7 +198,11 @@ def read_pickle(path: PathLike) -> Any:
     """
     path = Path(path)
     try:
-        return _materialise(_RestrictedUnpickler(io.BytesIO(path.read_bytes()), encoding="bytes").load())
+        raw = path.read_bytes()
+        _check_opcodes(raw)
+        reader = _RestrictedUnpickler(io.BytesIO(raw), encoding="bytes")
+        reader.room = 4 * len(raw) + 4096
+        return reader.materialise(reader.load())
     except pickle.UnpicklingError as error:
         msg = f"{path}: {error}"
         raise pickle.UnpicklingError(msg) from None
@@ -199,7 +215,7 @@ class _Dtype:
     """Stand-in for a numeric numpy.dtype."""
 
     def __init__(self, code: Any, *_: Any) -> None:
-        text = _text(code)
+        text = _text(code)[:8]
         if text.lstrip("<>|=")[:1] not in tuple("biuf") or not text.lstrip("<>|=")[1:].isdigit():
             msg = f"arrays of type {text!r} are not admitted, only numeric ones"
             raise pickle.UnpicklingError(msg)
@@ -238,46 +254,103 @@ def _stub_frombuffer(raw: Any, dtype: Any, shape: Any, order: Any) -> _Array:
     return _Array(dtype, raw, shape, _text(order) == "F")
 
 
-def _stub_bytes(text: Any = "", codec: Any = "latin1") -> bytes:
-    """How Python 3 spells bytes in protocols that have none: ``bytes()`` or ``encode(text, "latin1")``."""
-    if not isinstance(text, str) or _text(codec) != "latin1":
-        msg = "only latin1 text is admitted as bytes"
-        raise pickle.UnpicklingError(msg)
-    return text.encode("latin1")
-
-
 _ADMITTED: dict[tuple[str, str], Any] = {
     ("numpy", "dtype"): _Dtype,
     ("numpy", "ndarray"): _Array,  # only ever handed to _reconstruct
-    ("_codecs", "encode"): _stub_bytes,
-    ("__builtin__", "bytes"): _stub_bytes,
     **{(f"numpy.{core}.multiarray", "_reconstruct"): _stub_reconstruct for core in ("core", "_core")},
     **{(f"numpy.{core}.multiarray", "scalar"): _Array for core in ("core", "_core")},
     **{(f"numpy.{core}.numeric", "_frombuffer"): _stub_frombuffer for core in ("core", "_core")},
 }
 
 
+def _check_opcodes(raw: bytes) -> None:
+    """Refuse what no pickler writes and what could take time or memory out of proportion to the file.
+
+    Lengths beyond the end of the file fail here, before room is made for them, and so do numbers of memory cells that
+    skip others. Tuples that are used twice could be nested into keys whose hash takes for ever.
+    """
+    cells, top_is_tuple = 0, False
+    tuples: set[int] = set()
+    for name, argument in _opcodes(io.BytesIO(raw)):
+        if name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            index = cells if argument is None else int(argument)
+            if index > cells + 1:
+                msg = f"memory cell {index} is used before those below it"
+                raise pickle.UnpicklingError(msg)
+            cells += 1
+            (tuples.add if top_is_tuple else tuples.discard)(index)
+            continue
+        shared = name in ("GET", "BINGET", "LONG_BINGET") and int(argument) in tuples
+        if shared or name in ("DUP", "POP", "POP_MARK"):
+            msg = "tuples that are used more than once are not admitted"
+            raise pickle.UnpicklingError(msg)
+        top_is_tuple = name in ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3")
+
+
+def _opcodes(stream: io.BytesIO) -> Iterator[tuple[str, Any]]:
+    """Names and arguments of the opcodes of a pickle; lines are taken as they are, whatever text is in them."""
+    known = {opcode.code.encode("latin1"): opcode for opcode in pickletools.opcodes}
+    name = ""
+    while name != "STOP":
+        opcode = known.get(stream.read(1))
+        if opcode is None:
+            msg = "it is damaged or was cut short"
+            raise pickle.UnpicklingError(msg)
+        name, argument = opcode.name, None
+        if opcode.arg is not None and opcode.arg.n == pickletools.UP_TO_NEWLINE:
+            argument = stream.readline()
+            if name in ("GLOBAL", "INST"):
+                stream.readline()
+        elif opcode.arg is not None:
+            argument = opcode.arg.reader(stream)
+        yield name, argument
+
+
 class _RestrictedUnpickler(pickle.Unpickler):
+    room = 0  # bytes that may still be made
+
+    def _take(self, size: int) -> None:
+        self.room -= size
+        if self.room < 0:
+            msg = "it makes more of its bytes than it holds"
+            raise pickle.UnpicklingError(msg)
+
+    def _bytes(self, text: Any = "", codec: Any = "latin1") -> bytes:
+        """How Python 3 spells bytes in protocols that have none: ``bytes()`` or ``encode(text, "latin1")``."""
+        if not isinstance(text, str) or _text(codec) != "latin1":
+            msg = "only latin1 text is admitted as bytes"
+            raise pickle.UnpicklingError(msg)
+        self._take(len(text))
+        return text.encode("latin1")
+
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in (("_codecs", "encode"), ("__builtin__", "bytes")):
+            return self._bytes
         if (module, name) not in _ADMITTED:
             msg = f"the pickle asks for {module}.{name}; only NumPy arrays, text, numbers and containers are admitted"
             raise pickle.UnpicklingError(msg)
         return _ADMITTED[module, name]
 
+    def materialise(self, value: Any, made: dict[int, Any] | None = None) -> Any:
+        """Replace the stand-ins by arrays; what is used more than once is made once."""
+        made = {} if made is None else made
+        if id(value) not in made:
+            made[id(value)] = self._made(value, made)
+        return made[id(value)]
 
-def _materialise(value: Any) -> Any:
-    """Replace the stand-ins by arrays."""
-    if isinstance(value, _Array):
-        array = value.array()
-        return array if array.ndim else array[()]
-    if isinstance(value, dict):
-        return {_materialise(key): _materialise(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_materialise(item) for item in value)
-    if value is None or isinstance(value, bytes | bytearray | str | bool | int | float):
-        return value
-    msg = f"a {type(value).__name__} is not admitted in the pickle"
-    raise pickle.UnpicklingError(msg)
+    def _made(self, value: Any, made: dict[int, Any]) -> Any:
+        if isinstance(value, _Array):
+            self._take(len(value.parts[1]))
+            array = value.array()
+            return array if array.ndim else array[()]
+        if isinstance(value, dict):
+            return {self.materialise(key, made): self.materialise(item, made) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(self.materialise(item, made) for item in value)
+        if value is None or isinstance(value, bytes | bytearray | str | bool | int | float):
+            return value
+        msg = f"a {type(value).__name__} is not admitted in the pickle"
+        raise pickle.UnpicklingError(msg)
 
 
 def _text(value: Any) -> str:

@@ -55,7 +55,7 @@ def read_npz(path: Path, *, logits: bool | None, weights: str | None, need_label
         if "CRC" in str(error):
             why = "is damaged: a checksum does not match"
         raise FileError(path, why) from None
-    except (zlib.error, EOFError):
+    except (zlib.error, EOFError, OSError):  # also of places in the file that do not exist
         raise FileError(path, "is damaged: it cannot be decompressed") from None
     except (NotImplementedError, RuntimeError) as error:  # an unknown compression, or encrypted
         raise FileError(path, f"cannot be unpacked ({_first_line(error)})") from None
@@ -107,7 +107,9 @@ def _check_header(path: Path, name: str, file: IO[bytes], size: int) -> None:
             version = npy_format.read_magic(file)
             read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
             shape, _, dtype = read(file)
-    except (ValueError, TypeError, OverflowError):
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError):
+        raise
+    except Exception:  # a header is a Python literal: a damaged one can fail in any way that parsing can
         raise FileError(path, f"{what}is not in .npy format, or its header is damaged") from None
     if dtype.hasobject:
         why = f"{what}holds Python objects (pickles), which are not read; save plain numbers or strings"
