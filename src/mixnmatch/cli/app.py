@@ -33,6 +33,7 @@ COMMANDS = {
     "compare": Entry("compare", "Rank calibration methods on your data.", needs="mixnmatch.selection"),
     "recommend": Entry("recommend", "Which method and metric suit your data, and why.", needs="mixnmatch.selection"),
     "report": Entry("report", "Write one HTML page about your model's calibration.", needs="mixnmatch.report"),
+    "reproduce": Entry("reproduce", "Make the paper's tables and figures from files of logits and labels."),
 }
 
 

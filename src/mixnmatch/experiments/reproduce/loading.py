@@ -19,6 +19,8 @@ from mixnmatch.io import FileError, read_table
 __all__ = ["Data", "load", "parts_of"]
 
 Part = tuple[NDArray[Any], NDArray[Any], bool]
+# Entries whose arrays a process keeps, because work goes round all of them.
+KEPT = 64
 TOP_ARRAYS = ("top5_probs", "top5_classes")
 
 
@@ -44,7 +46,7 @@ class Data:
     digest: str
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=KEPT)
 def load(entry: Entry, cache: Path) -> Data:
     """Read (or simulate) the scores of an entry; what is simulated is kept in ``cache``."""
     if entry.simulated:

@@ -36,6 +36,8 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
     "guidelines": ("split", "curve"),
     "synthetic": (),
 }
+# Splits of a row that are done before the next row has its turn.
+AT_A_TIME: Final = 5
 Progress = Callable[[int, int, str], None]
 Record = dict[str, Any]
 
@@ -102,9 +104,13 @@ class _Work:
 
 
 def _stages(plan: Plan, cache: Path) -> Iterator[tuple[str, list[_Work]]]:
-    """All work, in the order in which it is done: what most tables rest on first, slow methods last."""
+    """All work, in the order in which it is done: what most tables rest on first, slow methods last.
+
+    All rows get their first few splits before any gets more, so that a run that is stopped has something of each.
+    """
     for stage in ("splits", "learning curves", "slow methods"):
-        yield stage, [work for entry in plan.entries for work in _work(plan, entry, stage, cache)]
+        work = [one for entry in plan.entries for one in _work(plan, entry, stage, cache)]
+        yield stage, sorted(work, key=lambda one: one.unit.number // AT_A_TIME)
 
 
 def _work(plan: Plan, entry: Entry, stage: str, cache: Path) -> list[_Work]:
