@@ -43,7 +43,7 @@ class Family(Protocol):
         """Log g at scores given as log p and log(1 - p)."""
 
     def shares(self, log_p: Array, log_not: Array, theta: Array) -> tuple[Array, Array]:
-        """g over its sum in each row, and the derivative of log g in its argument."""
+        """Values of g over their sum in each row, and the derivative of log g in its argument."""
 
     def pull_back(self, log_p: Array, log_not: Array, inner: Array) -> Array:
         """Gradient in theta of a function whose slope in the argument of g is ``inner``."""
@@ -378,7 +378,7 @@ def _polish(mean: Mean, members: _Members, packed: Array) -> Array:
 
 
 def _mix(mean: Mean, on_look: Mean, members: _Members, alone: Array) -> Array:
-    """The best of several starts on a sample, polished on all rows, or the start itself or ``alone`` if that is better."""
+    """The best of several starts on a sample, polished on all rows; or that start, or ``alone``, if it is better."""
     tried = [_polish_all(on_look, members, start, LOOSE) for start in (alone, *members.spread(alone))]
     start = min(tried, key=lambda packed: on_look(packed)[0])
     return min([alone, start, _polish_all(mean, members, start)], key=lambda packed: mean(packed)[0])

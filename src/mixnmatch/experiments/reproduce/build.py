@@ -78,9 +78,7 @@ def reproduce(
             tell = None if progress is None else progress("synthetic study")
             steps = iter(range(1, 10**6))
             message = None if tell is None else (lambda text: tell(next(steps), 0, text))
-            run_study(
-                folder / STUDY, repetitions=study_repetitions, seed=plan.seed, jobs=jobs, progress=message
-            )
+            run_study(folder / STUDY, repetitions=study_repetitions, seed=plan.seed, jobs=jobs, progress=message)
     failed = failures(plan, cache)
     study = study_blocks(folder / STUDY) if "synthetic" in plan.parts else []
     files = write_all(folder, plan, collect(plan, cache), command=command, failures=failed, study=study)

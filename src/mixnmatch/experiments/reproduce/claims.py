@@ -97,8 +97,9 @@ def _ranks(results: Results) -> Statement:
     if not len(values):
         return Statement(says, "no results", "cannot tell")
     text = (
-        f"Spearman correlation over {len(RANKED)} methods: mean {np.nanmean(values):.2f}, from {np.nanmin(values):.2f} to "
-        f"{np.nanmax(values):.2f} over {len(values)} rows; at least {RANKS_ALIKE} in {(values >= RANKS_ALIKE).sum()} of them"
+        f"Spearman correlation over {len(RANKED)} methods: mean {np.nanmean(values):.2f}, from {np.nanmin(values):.2f} "
+        f"to {np.nanmax(values):.2f} over {len(values)} rows; at least {RANKS_ALIKE} in "
+        f"{(values >= RANKS_ALIKE).sum()} of them"
     )
     by_classes = _by_classes(results, found)
     return Statement(says, f"{text}. {by_classes}", verdict(float(np.mean(values >= RANKS_ALIKE))))
@@ -143,16 +144,10 @@ def _pair(results: Results, better: str, worse: str, who: str) -> Statement:
 
 
 def _accuracy(results: Results) -> Statement:
-    changed = fits = 0
-    for (_, _name), records in results.splits.items():
-        for record in records.values():
-            if record.get("preserving"):
-                changed, fits = changed + record["changed"], fits + 1
-    for (_, _name), sizes in results.curves.items():
-        for by_number in sizes.values():
-            for record in by_number.values():
-                if record.get("preserving"):
-                    changed, fits = changed + record["changed"], fits + 1
+    records = [record for found in results.splits.values() for record in found.values()]
+    records += [record for sizes in results.curves.values() for found in sizes.values() for record in found.values()]
+    counts = [record["changed"] for record in records if record.get("preserving")]
+    changed, fits = sum(counts), len(counts)
     drops = []
     for entry in results.rows("curve"):
         before, after = (results.curve(entry.name, key, "accuracy") for key in ("uncalibrated", "irova"))
@@ -175,9 +170,7 @@ def _last(results: Results, entry: Entry, key: str) -> float:
 
 
 def _expressive(results: Results) -> Statement:
-    apart = {
-        entry.name: _last(results, entry, "ts") - _last(results, entry, "ets") for entry in results.rows("curve")
-    }
+    apart = {entry.name: _last(results, entry, "ts") - _last(results, entry, "ets") for entry in results.rows("curve")}
     values = np.array([value for value in apart.values() if math.isfinite(value)])
     says = "ETS is consistently more expressive than TS: lower ECE¹ at the largest n_c (Table 3)."
     if not len(values):
@@ -203,9 +196,7 @@ def _trend(results: Results, values: dict[str, float]) -> float:
     return float(spearmanr(classes, list(values.values())).statistic)
 
 
-def _trend_statement(
-    results: Results, says: str, values: dict[str, float], what: str, digits: int = 2
-) -> Statement:
+def _trend_statement(results: Results, says: str, values: dict[str, float], what: str, digits: int = 2) -> Statement:
     trend = _trend(results, values)
     if not math.isfinite(trend):
         return Statement(says, "no results, or one number of classes", "cannot tell")

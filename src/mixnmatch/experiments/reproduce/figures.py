@@ -17,7 +17,7 @@ __all__ = ["draw_learning_curves", "draw_measures", "draw_summary", "main_rows"]
 # Colours that people with colour blindness tell apart (Okabe and Ito 2008), and a marker each.
 STYLE: Final[dict[str, dict[str, Any]]] = {
     "uncalibrated": {"color": "#777777", "linestyle": ":", "marker": ""},
-    "ts": {"color": "#0072B2", "linestyle": "--", "marker": "o"},
+    "ts": {"color": "#0072B2", "linestyle": "--", "marker": "o", "fillstyle": "none", "markersize": 7, "zorder": 5},
     "ets": {"color": "#D55E00", "linestyle": "-", "marker": "s"},
     "irm": {"color": "#009E73", "linestyle": "-", "marker": "^"},
     "irova": {"color": "#000000", "linestyle": "--", "marker": "x"},
@@ -43,7 +43,16 @@ def _plot(axis: Any, results: Results, entry: Entry, metric: str, keys: Sequence
     axis.set_xscale("log", base=2)
     axis.set_xlabel("calibration rows $n_c$")
     axis.set_ylabel("top-label ECE$^1$ (%)" if metric == "ece" else "accuracy (%)")
+    if metric == "ece":  # with few rows the error of a method can be ten times that of another
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter(_few_labels)
     axis.grid(alpha=0.25)
+
+
+def _few_labels(value: float, _position: int | None = None) -> str:
+    """Labels of the smaller ticks of a logarithmic axis: 2 and 5 of each decade."""
+    return f"{value:g}" if f"{value:e}"[0] in "25" else ""
 
 
 def _save(figure: Any, path: Path) -> Path:
@@ -64,7 +73,6 @@ def _panels(path: Path, results: Results, entries: Sequence[Entry]) -> Path:
             axis.set_visible(True)
             _plot(axis, results, entry, metric, PAPER_LINES)
             if metric == "ece":
-                axis.set_ylim(bottom=0)
                 axis.set_title(_title(entry), fontsize=9)
     axes[0][0].legend(fontsize=7)
     return _save(figure, path)
@@ -141,9 +149,11 @@ def draw_measures(path: Path, results: Results) -> Path | None:
             found = None if curve is None else needed(curve.sizes, curve.values, level)
             if found is not None and not found.sign:
                 color = STYLE[key]["color"]
-                right.plot([found.rows, found.rows], [0, 100 * level], color=color, linewidth=0.9, linestyle=":")
-                right.annotate(f"{found.rows / reference.sizes[0]:.3g}", (found.rows, 0), fontsize=8, color=color)
-        right.set_ylim(bottom=0)
-    right.set_title(f"Data efficiency: $n_c$ that reaches IRM's ECE at {reference.sizes[0] if reference else 128}", fontsize=9)
+                right.axvline(found.rows, color=color, linewidth=0.9, linestyle=":")
+                place = {"xytext": (3, 3), "textcoords": "offset points", "fontsize": 9, "color": color}
+                right.annotate(f"{found.rows / reference.sizes[0]:.3g}", (found.rows, 100 * level), **place)
+    right.set_title(
+        f"Data efficiency: $n_c$ that reaches IRM's ECE at {reference.sizes[0] if reference else 128}", fontsize=9
+    )
     right.legend(fontsize=8)
     return _save(figure, path)

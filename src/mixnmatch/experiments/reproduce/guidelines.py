@@ -87,8 +87,8 @@ def _first_choice(results: Results, entries: list[Entry], regime: str, choice: s
 
 def _simple(results: Results) -> Statement:
     says = (
-        "Simple task (a small network, few classes: LeNet-5 on CIFAR-10): the scores are satisfactory as they are, and all "
-        "methods perform alike."
+        "Simple task (a small network, few classes: LeNet-5 on CIFAR-10): the scores are satisfactory as they are, and "
+        "all methods perform alike."
     )
     names = [entry.name for entry in results.calibrated() if "lenet" in entry.model.lower() and entry.classes <= 10]
     if not names:
@@ -149,7 +149,7 @@ def _all_ranges(results: Results) -> Statement:
             total += len(after.sizes)
     if not total:
         return Statement(says, "no results", "cannot tell")
-    text = f"their mean Brier score is not above that of the scores as they are in {fine} of {total} points of the curves"
+    text = f"their mean Brier score is not above the uncalibrated one in {fine} of {total} points of the curves"
     return Statement(says, text, verdict(fine / total))
 
 
@@ -166,8 +166,8 @@ def _accuracy(results: Results) -> Statement:
     gained = sum(apart.value > 0 and not apart.is_noise for apart in lost.values())
     values = [100 * apart.value for apart in lost.values()]
     text = (
-        f"both changed no prediction; IROvA-TS lowers accuracy in {worse} of {len(lost)} rows and raises it in {gained}, by "
-        f"{min(values):+.2f} to {max(values):+.2f} points"
+        f"both changed no prediction; IROvA-TS lowers accuracy in {worse} of {len(lost)} rows and raises it in "
+        f"{gained}, by {min(values):+.2f} to {max(values):+.2f} points"
     )
     return Statement(says, text, "yes" if worse else "partly")
 
@@ -180,7 +180,7 @@ def _metric(results: Results) -> Statement:
         return Statement(says, "no results", "cannot tell")
     means = [float(np.nanmean(list(found.values()))) for found in (paper, residual, estimators)]
     text = (
-        f"rank correlation with the gain {means[0]:.2f} for the paper's KDE, {means[1]:.2f} for the residual KDE; the two "
-        f"estimates of the same error agree with each other to {means[2]:.2f}"
+        f"rank correlation with the gain {means[0]:.2f} for the paper's KDE, {means[1]:.2f} for the residual KDE; the "
+        f"two estimates of the same error agree with each other to {means[2]:.2f}"
     )
     return Statement(says, text, "yes" if means[2] < 0.95 else "partly")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,12 @@ def _pickled(path: Path) -> list[Part]:
     for scores, labels in content:
         scores, labels = np.asarray(scores), np.asarray(labels)
         labels = labels.reshape(-1) if labels.size == len(scores) else labels  # one column in the published files
-        if scores.ndim != 2 or scores.dtype.kind != "f" or labels.shape != (len(scores),) or labels.dtype.kind not in "iu":
+        if (
+            scores.ndim != 2
+            or scores.dtype.kind != "f"
+            or labels.shape != (len(scores),)
+            or labels.dtype.kind not in "iu"
+        ):
             message = f"logits should be numbers, n x L, and labels n whole numbers; got {scores.shape}, {labels.shape}"
             raise FileError(path, message)
         found.append((scores, labels.astype(np.int64), True))
@@ -119,9 +124,13 @@ def _simulated(entry: Entry, cache: Path) -> Data:
         cache.mkdir(parents=True, exist_ok=True)
         made = imagenet_simulator.simulate(entry.rows, seed=entry.seed)
         for path, array in zip(paths, made, strict=True):
-            atomic_write(path, lambda file, array=array: np.save(file, array))
+            atomic_write(path, partial(_save, array))
     scores, labels = (np.load(path, mmap_mode="r") for path in paths)
     return Data(scores, np.asarray(labels, dtype=np.int64), True, len(labels), digest)
+
+
+def _save(array: NDArray[Any], file: Any) -> None:
+    np.save(file, array)
 
 
 def _digest(*arrays: NDArray[Any]) -> str:

@@ -72,7 +72,17 @@ NEWER: Final = (
 )
 METHODS: Final = {one.key: one for one in (*PAPER, *ANNOUNCED, *NEWER)}
 # Methods of the learning curves: the paper's five, and the compositions that it announces.
-LEARNING: Final = ("uncalibrated", "ts", "ets", "irm", "irova", "irova-ts", "irm-ts", "irm-ets", "irova-ets")
+LEARNING: Final[tuple[str, ...]] = (
+    "uncalibrated",
+    "ts",
+    "ets",
+    "irm",
+    "irova",
+    "irova-ts",
+    "irm-ts",
+    "irm-ets",
+    "irova-ets",
+)
 
 
 def method(key: str) -> Method:
@@ -81,5 +91,6 @@ def method(key: str) -> Method:
         return METHODS[key]
     if key in REGISTRY:
         return Method(key, key, key, slow=REGISTRY[key].cost >= 3)
-    msg = f"there is no method called {key!r}; known are {', '.join([*METHODS, *(k for k in REGISTRY if k not in METHODS)])}"
+    known = dict.fromkeys((*METHODS, *REGISTRY))
+    msg = f"there is no method called {key!r}; known are {', '.join(known)}"
     raise ValueError(msg)

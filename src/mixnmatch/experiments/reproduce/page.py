@@ -103,7 +103,7 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-STYLE = """body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:1200px;padding:0 1rem;color:#1a1a1a;background:#fff}
+STYLE = """body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:1200px;padding:0 1rem;color:#1a1a1a}
 table{border-collapse:collapse;font-size:13px;margin:1rem 0;display:block;overflow-x:auto}
 th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid #ddd;font-variant-numeric:tabular-nums}
 .left{text-align:left}img{max-width:100%}pre{background:#f4f4f4;padding:.7rem;overflow-x:auto}figcaption{color:#555}"""
@@ -113,8 +113,9 @@ def to_html(blocks: Sequence[Block]) -> str:
     """The page in HTML; figures are files beside it."""
     title = next((escape(block.text) for block in blocks if isinstance(block, Heading)), "")
     body = "\n".join(_html(block) for block in blocks)
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
-    return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n'
+    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    head = f"<head>{meta}<title>{title}</title><style>{STYLE}</style></head>"
+    return f'<!doctype html>\n<html lang="en">{head}\n<body>\n{body}\n</body></html>\n'
 
 
 def _html(block: Block) -> str:

@@ -120,7 +120,7 @@ def _work(plan: Plan, entry: Entry, stage: str, cache: Path) -> list[_Work]:
     if stage == "learning curves":
         if entry.split == "top-label":
             return []
-        keys = tuple(key for key in LEARNING if key in plan.columns)
+        keys: tuple[str, ...] = tuple(key for key in LEARNING if key in plan.columns)
         return [_Work(unit, keys, data.logits) for unit in curve_units(entry, data, plan.repetitions, plan.seed)]
     if entry.split == "top-label":
         keys_of = {"uncalibrated": plan.splits if stage == "splits" else 0}

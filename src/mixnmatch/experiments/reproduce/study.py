@@ -10,7 +10,15 @@ from typing import Any
 
 from mixnmatch._files import atomic_write
 from mixnmatch.experiments.reproduce.page import Block, Figure, Grid, Heading, Text
-from mixnmatch.experiments.synthetic import CORRECTED, EQUAL_MASS, EQUAL_WIDTH, PAPER_CASES, PAPER_KDE, PLAIN, run_synthetic
+from mixnmatch.experiments.synthetic import (
+    CORRECTED,
+    EQUAL_MASS,
+    EQUAL_WIDTH,
+    PAPER_CASES,
+    PAPER_KDE,
+    PLAIN,
+    run_synthetic,
+)
 
 __all__ = ["run_study", "study_blocks"]
 
@@ -55,8 +63,8 @@ def study_blocks(folder: Path) -> list[Block]:
             lines.append([f"{case}", name, *(f"{found[name, size]:.4f}" for size in sizes)])
             bold.append([False, False, *(found[name, size] == least[size] for size in sizes)])
     text = (
-        f"Mean absolute error of estimates of ECE¹ over {settings['repetitions']} samples, in the paper's two cases; bold is the "
-        "lowest. The paper finds its KDE ahead throughout."
+        f"Mean absolute error of estimates of ECE¹ over {settings['repetitions']} samples, in the paper's two cases; "
+        "bold is the lowest. The paper finds its KDE ahead throughout."
     )
     blocks: list[Block] = [Heading("Section 5.1 and Appendix E: the synthetic study"), Text(text)]
     blocks.append(Grid(["case", "estimator", *(f"n = {size}" for size in sizes)], lines, bold, left=2))

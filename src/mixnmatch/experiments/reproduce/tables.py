@@ -136,8 +136,8 @@ def expressivity_table(results: Results, columns: Sequence[str] = EXPRESSIVE, *,
         lines.append(Line(entry, tuple(cells)))
     title = "Table 3: expressive power" if key == "table3" else "Table 3, all methods of the learning curves"
     caption = (
-        "ECE¹ (%) at the largest n_c of the learning curves (10000 for CIFAR, 45000 for ImageNet, fewer where a file has "
-        "fewer); lower values imply more expressive power. Bold: lowest as printed."
+        "ECE¹ (%) at the largest n_c of the learning curves (10000 for CIFAR, 45000 for ImageNet, fewer where a file "
+        "has fewer); lower values imply more expressive power. Bold: lowest as printed."
     )
     return Table(key, title, caption, tuple(columns), tuple(lines))
 
@@ -165,9 +165,9 @@ def efficiency_table(results: Results, columns: Sequence[str] = EFFICIENT, *, ke
         lines.append(Line(entry, tuple(cells)))
     title = "Table 4: data efficiency" if key == "table4" else "Table 4, all isotonic methods"
     caption = (
-        "Calibration rows that a method needs to reach the ECE¹ that IRM has with 128, divided by 128; lower means more "
-        "data-efficient. Interpolated on the learning curve, in the logarithm of n_c. ≤: reached with the smallest set "
-        "already; >: not reached with the largest."
+        "Calibration rows that a method needs to reach the ECE¹ that IRM has with 128, divided by 128; lower means "
+        "more data-efficient. Interpolated on the learning curve, in the logarithm of n_c. ≤: reached with the "
+        "smallest set already; >: not reached with the largest."
     )
     return Table(key, title, caption, tuple(columns), tuple(lines))
 
@@ -186,7 +186,9 @@ def row_table(results: Results) -> list[list[str]]:
         "given": "calibration and evaluation files kept apart (label shift)",
         "top-label": "largest probabilities only",
     }
-    lines = [["data set", "model", "classes", "n_c", "n_e", "splits", "largest n_c of the curve", "repetitions", "sets"]]
+    lines = [
+        ["data set", "model", "classes", "n_c", "n_e", "splits", "largest n_c of the curve", "repetitions", "sets"]
+    ]
     for entry in results.entries.values():
         one = next(iter(results.splits.get((entry.name, "uncalibrated"), {}).values()), None)
         curve = results.curve(entry.name, "ts", "ece")

@@ -46,13 +46,18 @@ from mixnmatch.experiments.reproduce.tables import (
 __all__ = ["write_all"]
 
 NOISE_TEXT: Final = (
-    "Mean over random splits and its standard error. Bold: best within noise, that is, within two standard errors of the "
-    "paired difference to the best. A method with fewer splits than others gets its mean difference to TS on these, added "
-    "to the mean of TS on all."
+    "Means over random splits, with standard errors. Bold: best within noise, that is, within two standard errors of "
+    "the paired difference to the best. (Splits share rows: the noise of the data themselves is not in it.) A method with "
+    "fewer splits than others gets its mean difference to TS on these, added to the mean of TS on all. Tables of "
+    "further methods have in bold what is best of all methods, the paper's included."
 )
 MEASURED: Final = {
     "ece": ("Top-label ECE¹ (%)", "lower is better", "the paper's KDE"),
-    "ece_residual": ("Top-label ECE¹ (%) by the residual KDE", "lower is better", "the default estimator of this library"),
+    "ece_residual": (
+        "Top-label ECE¹ (%) by the residual KDE",
+        "lower is better",
+        "this library's default estimator",
+    ),
     "gain": ("Calibration gain ΔECE² (%)", "higher is better", "reduction of the Brier score"),
     "accuracy": ("Accuracy (%)", "higher is better", "beside the errors"),
 }
@@ -142,10 +147,9 @@ class _Writer:
     def _front(self) -> list[Block]:
         machine = f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
         text = (
-            f"{self.day.isoformat()}; mixnmatch {__version__}, NumPy {np.__version__}, Python {platform.python_version()}; "
-            f"{machine}; seed {self.plan.seed}. Squared error fits TS and ETS, and isotonic functions are not smoothed, as in "
-            "the paper; other methods have the defaults of the library. Rows marked as simulated are drawn from a model, "
-            "because no complete outputs for 1000 classes are at hand."
+            f"{self.day.isoformat()}; mixnmatch {__version__}, NumPy {np.__version__}, "
+            f"Python {platform.python_version()}; {machine}; seed {self.plan.seed}. TS and ETS are fitted by squared "
+            "error and isotonic functions are not smoothed, as in the paper; other methods have the defaults of the library."
         )
         rows = row_table(self.results)
         return [
@@ -160,7 +164,7 @@ class _Writer:
     def _split_blocks(self) -> list[Block]:
         if not self._wanted("table1", "table2") or not self.results.rows():
             return []
-        blocks: list[Block] = [Heading("Tables 1 and 2: calibration methods")]
+        blocks: list[Block] = [Heading("Tables 1 and 2: calibration methods"), Text(NOISE_TEXT)]
         paper = [key for key in PAPER_KEYS if key in self.plan.columns]
         others = [key for key in self.plan.columns if key not in PAPER_KEYS]
         asked = [("table1", "ece"), ("table2", "gain")]
@@ -178,13 +182,13 @@ class _Writer:
         title, direction, how = MEASURED[metric]
         number = {"table1": "Table 1: ", "table2": "Table 2: "}.get(key, "")
         drop = ["uncalibrated"] if metric == "gain" else []
-        caption = f"{direction[0].upper()}{direction[1:]}; {how}. {NOISE_TEXT}"
+        caption = f"{direction[0].upper()}{direction[1:]}; {how}."
         if metric == "gain":
             caption += " For maps that are not injective the gain is a lower bound."
         tables = []
         for columns, name, more in (
-            (paper, f"{number}{title}", ""),
-            (others, f"{number}{title}, further methods", " Here bold is best of all methods, the paper's included."),
+            (paper, f"{number}{title}", False),
+            (others, f"{number}{title}, further methods", True),
         ):
             chosen = [column for column in columns if column not in drop]
             tables.append(
@@ -192,9 +196,9 @@ class _Writer:
                     self.results,
                     metric,
                     chosen,
-                    key=key if not more else f"{key}-further",
+                    key=f"{key}-further" if more else key,
                     title=name,
-                    caption=caption + more,
+                    caption=caption,
                     against=[column for column in paper if column not in drop] if more else (),
                 )
             )
@@ -206,7 +210,9 @@ class _Writer:
         blocks: list[Block] = [Heading("Learning curves")]
         pictures = self.folder / "figures"
         if self._wanted("figure1") and (path := figures.draw_summary(pictures / "figure-1.png", self.results)):
-            blocks.append(self._figure(path, "Figure 1: data efficiency, accuracy and expressive power, before and after."))
+            blocks.append(
+                self._figure(path, "Figure 1: data efficiency, accuracy and expressive power, before and after.")
+            )
         if self._wanted("learning-curves"):
             drawn = figures.draw_learning_curves(pictures, self.results)
             for name, path in drawn.items():
@@ -217,7 +223,10 @@ class _Writer:
             blocks.append(self._figure(path, "The two measures: expressive power (left) and data efficiency (right)."))
         tables = []
         if self._wanted("table3"):
-            tables += [expressivity_table(self.results), expressivity_table(self.results, LEARNING[1:], key="table3-all")]
+            tables += [
+                expressivity_table(self.results),
+                expressivity_table(self.results, LEARNING[1:], key="table3-all"),
+            ]
         if self._wanted("table4"):
             tables += [efficiency_table(self.results), efficiency_table(self.results, ISOTONIC, key="table4-all")]
         self._numbers("learning-curves", self._curve_means())
@@ -253,41 +262,34 @@ class _Writer:
             found = check_claims(self.results)
             self._numbers("claims", [one.to_dict() for one in found])
             text = (
-                "Better and worse mean beyond two standard errors of the paired difference over splits. A claim about pairs "
-                "holds (yes) if three quarters of the rows that differ say so, and fails (no) below one quarter."
+                "Better and worse mean beyond two standard errors of the paired difference over splits. A claim about "
+                "pairs holds (yes) if three quarters of the rows that differ say so, and fails (no) if one quarter do."
             )
             blocks += [Heading("The paper's claims"), Text(text), statements(found, "claim")]
         if self._wanted("guidelines"):
             found = check_guidelines(self.results)
             self._numbers("guidelines", [one.to_dict() for one in found])
             text = (
-                "Few data: the mean over calibration sets of up to 512 rows; many: the largest set. Complex: 100 classes or "
-                "more. The table holds the paper's advice against the results above; it is no advice of its own, because a "
-                "choice by ECE is not one by a proper score."
+                "Few data: the mean over calibration sets of up to 512 rows; many: the largest set. Complex: 100 "
+                "classes or more. The table holds the paper's advice against the results above; it is no advice of its own, "
+                "because a choice by ECE is not one by a proper score."
             )
             blocks += [Heading("The guidelines of Appendix G"), Text(text), statements(found, "guideline")]
         return blocks
 
     def _time_block(self) -> list[Block]:
-        seconds: dict[str, list[list[float]]] = {}
+        seconds: dict[str, dict[str, list[float]]] = {}
         for record in self.records:
             if "fit_seconds" in record and record["part"] == "split":
-                parts = [record[f"{name}_seconds"] for name in ("fit", "predict", "metric")]
-                seconds.setdefault(_size_label(record["classes"]), []).append(parts)
-        by_method: dict[str, dict[str, list[float]]] = {}
-        for record in self.records:
-            if "fit_seconds" in record and record["part"] == "split":
-                label = _size_label(record["classes"])
-                by_method.setdefault(record["method"], {}).setdefault(label, []).append(record["fit_seconds"])
-        if not by_method:
-            return []
-        labels = [label for label in LABELS if label in seconds]
+                own = seconds.setdefault(record["method"], {})
+                own.setdefault(_size_label(record["classes"]), []).append(record["fit_seconds"])
+        labels = [label for label in LABELS if any(label in own for own in seconds.values())]
         rows = [
-            [method(key).title, *(f"{np.median(found[label]):.3f}" if label in found else "–" for label in labels)]
-            for key, found in by_method.items()
+            [method(key).title, *(f"{np.median(own[label]):.3f}" if label in own else "–" for label in labels)]
+            for key, own in seconds.items()
         ]
         text = "Median processor seconds of a fit on one core, by the number of classes."
-        return [Heading("Time"), Text(text), Grid(["method", *labels], rows)]
+        return [Heading("Time"), Text(text), Grid(["method", *labels], rows)] if rows else []
 
 
 LABELS: Final = ("2 to 20 classes", "100 classes", "1000 classes")
@@ -299,5 +301,3 @@ def _size_label(classes: int) -> str:
 
 def _shown(value: Any) -> Any:
     return f"{value:.10g}" if isinstance(value, float) else value
-
-
