@@ -181,21 +181,23 @@ def scan(folder: Path) -> tuple[Entry, ...]:
     entries = []
     for path in paths:
         files: tuple[Path, ...] | None = (path,)
-        stem = path.stem
+        stem = model = path.stem
         for first, second in PAIR:
-            if stem.endswith(second) and f"{stem.removesuffix(second)}{first}{path.suffix}" in by_name:
+            base = f"_{stem}"  # so that a file may be called val.npz
+            before, after = (f"{base.removesuffix(a)}{b}"[1:] for a, b in ((second, first), (first, second)))
+            if base.endswith(second) and f"{before}{path.suffix}" in by_name:
                 files = None  # the second file of a pair
-            other = f"{stem.removesuffix(first)}{second}{path.suffix}"
-            if stem.endswith(first) and other in by_name:
-                files, stem = (path, by_name[other]), stem.removesuffix(first)
+            elif base.endswith(first) and f"{after}{path.suffix}" in by_name:
+                files = (path, by_name[f"{after}{path.suffix}"])
+                model = base.removesuffix(first)[1:] or path.resolve().parent.name
         if files is None:
             continue
         if path.suffix.lower() == ".npz":
             with np.load(path, allow_pickle=False) as archive:
                 if "labels" not in archive.files or not {"logits", "probs"} & set(archive.files):
                     continue
-        dataset = next((name for pattern, name in KNOWN if re.search(pattern, stem.lower())), "Other")
-        entries.append(Entry(dataset, stem, files, classes=_columns(files[0])))
+        dataset = next((name for pattern, name in KNOWN if re.search(pattern, model.lower())), "Other")
+        entries.append(Entry(dataset, model, files, classes=_columns(files[0])))
     if not entries:
         raise FileError(folder, "no file in it holds `labels` and `logits` or `probs`")
     return tuple(sorted(entries, key=lambda entry: (_place(entry.dataset), entry.model)))

@@ -47,8 +47,8 @@ __all__ = ["write_all"]
 
 NOISE_TEXT: Final = (
     "Means over random splits, with standard errors. Bold: best within noise, that is, within two standard errors of "
-    "the paired difference to the best. (Splits share rows: the noise of the data themselves is not in it.) A method with "
-    "fewer splits than others gets its mean difference to TS on these, added to the mean of TS on all. Tables of "
+    "the paired difference to the best. (Splits share rows: the noise of the data themselves is not in it.) A method "
+    "with fewer splits than others gets its mean difference to TS on these, added to the mean of TS on all. Tables of "
     "further methods have in bold what is best of all methods, the paper's included."
 )
 MEASURED: Final = {
@@ -100,7 +100,10 @@ class _Writer:
         for part in ("split", "curve"):
             chosen = [record for record in self.records if record["part"] == part]
             if chosen:
-                self._numbers(f"{part}s", chosen)
+                self._numbers(f"{part}s", [_without_times(record) for record in chosen])
+        times = [_times(record) for record in self.records if "fit_seconds" in record]
+        if times:
+            self._numbers("times", times)
         blocks = [*self._front(), *study]
         blocks += self._split_blocks()
         blocks += self._curve_blocks()
@@ -149,7 +152,7 @@ class _Writer:
         text = (
             f"{self.day.isoformat()}; mixnmatch {__version__}, NumPy {np.__version__}, "
             f"Python {platform.python_version()}; {machine}; seed {self.plan.seed}. TS and ETS are fitted by squared "
-            "error and isotonic functions are not smoothed, as in the paper; other methods have the defaults of the library."
+            "error and isotonic functions are not smoothed, as in the paper; other methods have their defaults."
         )
         rows = row_table(self.results)
         return [
@@ -271,8 +274,8 @@ class _Writer:
             self._numbers("guidelines", [one.to_dict() for one in found])
             text = (
                 "Few data: the mean over calibration sets of up to 512 rows; many: the largest set. Complex: 100 "
-                "classes or more. The table holds the paper's advice against the results above; it is no advice of its own, "
-                "because a choice by ECE is not one by a proper score."
+                "classes or more. The table holds the paper's advice against the results above; it is no advice of its "
+                "own, because a choice by ECE is not one by a proper score."
             )
             blocks += [Heading("The guidelines of Appendix G"), Text(text), statements(found, "guideline")]
         return blocks
@@ -297,6 +300,16 @@ LABELS: Final = ("2 to 20 classes", "100 classes", "1000 classes")
 
 def _size_label(classes: int) -> str:
     return LABELS[(classes >= 100) + (classes >= 1000)]
+
+
+def _without_times(record: Record) -> Record:
+    """A record without what differs from run to run."""
+    return {key: value for key, value in record.items() if not key.endswith("_seconds")}
+
+
+def _times(record: Record) -> Record:
+    chosen = ("part", "row", "classes", "number", "n_c", "n_e", "method")
+    return {key: value for key, value in record.items() if key in chosen or key.endswith("_seconds")}
 
 
 def _shown(value: Any) -> Any:
