@@ -10,13 +10,20 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._passes import run_blocks, total
 from mixnmatch._rows import Block, RowSource
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.columns import Columns, log_odds_parts
-from mixnmatch.maps.logistic import SMALLEST_SLOPE, BetaScaling, LogisticMap, PlattScaling, sigmoid
+from mixnmatch.maps.logistic import SMALLEST_SLOPE, BetaScaling, LogisticMap, PlattScaling
 from mixnmatch.maps.temperature import LOOK, check_loss, fit_beta, keep_informative, log_softmax
 
 Array = NDArray[np.float64]
+# Sums of g below this are taken in logarithms.
+TINY = 1e-250
+# Up to so many entries of the table, what is the same in all evaluations of the loss is kept: three float64 each.
+KEPT_ENTRIES = 4_000_000
+# On a sample of the rows, starts are only followed until it is clear which of them is best.
+LOOSE = 1e-8
 # Mean loss and its gradient at packed parameters.
 Mean = Callable[[Array], tuple[float, Array]]
 
@@ -35,8 +42,11 @@ class Family(Protocol):
     def log_g(self, log_p: Array, log_not: Array, theta: Array) -> Array:
         """Log g at scores given as log p and log(1 - p)."""
 
-    def pull_back(self, log_p: Array, log_not: Array, theta: Array, slope: Array) -> Array:
-        """Gradient in theta of a function whose slope in log g is ``slope``."""
+    def shares(self, log_p: Array, log_not: Array, theta: Array) -> tuple[Array, Array]:
+        """Values of g over their sum in each row, and the derivative of log g in its argument."""
+
+    def pull_back(self, log_p: Array, log_not: Array, inner: Array) -> Array:
+        """Gradient in theta of a function whose slope in the argument of g is ``inner``."""
 
     def single(self, source: RowSource, floor: float, loss: str) -> Array:
         """Parameters of one member alone, to start from."""
@@ -53,9 +63,13 @@ class TemperatureFamily:
         """Log g."""
         return np.asarray(theta[0] * log_p)
 
-    def pull_back(self, log_p: Array, log_not: Array, theta: Array, slope: Array) -> Array:
+    def shares(self, log_p: Array, log_not: Array, theta: Array) -> tuple[Array, Array]:
+        """Shares of the row, and the derivative of log g in its argument, the power itself."""
+        return np.exp(log_softmax(self.log_g(log_p, log_not, theta))), np.ones(1)
+
+    def pull_back(self, log_p: Array, log_not: Array, inner: Array) -> Array:
         """Gradient in theta."""
-        return np.array([np.vdot(slope, log_p)])
+        return np.array([np.vdot(inner, log_p)])
 
     def single(self, source: RowSource, floor: float, loss: str) -> Array:
         """Temperature scaling alone."""
@@ -87,9 +101,21 @@ class LogisticFamily:
         x = self._argument(log_p, log_not, theta)
         return np.asarray(np.minimum(x, 0.0) - np.log1p(np.exp(-np.abs(x))))
 
-    def pull_back(self, log_p: Array, log_not: Array, theta: Array, slope: Array) -> Array:
+    def shares(self, log_p: Array, log_not: Array, theta: Array) -> tuple[Array, Array]:
+        """Shares of the row, and the derivative of log g in its argument: both from one exponential."""
+        x = self._argument(log_p, log_not, theta)
+        decay = np.exp(-np.abs(x))
+        positive = x >= 0
+        lower, upper = decay / (1.0 + decay), 1.0 / (1.0 + decay)
+        g, rest = np.where(positive, upper, lower), np.where(positive, lower, upper)
+        sums = g.sum(axis=1, keepdims=True)
+        if sums.min() < TINY:  # a row of zeros, almost: only logarithms tell its entries apart
+            return np.exp(log_softmax(self.log_g(log_p, log_not, theta))), rest
+        g /= sums
+        return g, rest
+
+    def pull_back(self, log_p: Array, log_not: Array, inner: Array) -> Array:
         """Gradient in theta."""
-        inner = slope * sigmoid(-self._argument(log_p, log_not, theta))
         first, second, last = np.vdot(inner, log_p), -np.vdot(inner, log_not), inner.sum()
         return np.array([first, second, last] if self.beta else [first + second, last])
 
@@ -197,23 +223,12 @@ class Ensemble(CalibrationMap):
         family, floor = self._family(), source.log_floor()
         members = _Members(family, self.free, bool(self.fixed), self.loss, floor)
 
-        def mean_on(rows: RowSource) -> Mean:
-            total = rows.total_weight()
-
-            def mean(packed: Array) -> tuple[float, Array]:
-                found = rows.total(ensemble_statistic, members, packed)
-                return float(found[0] / total), found[1:] / total
-
-            return mean
-
-        mean, look = mean_on(source), source.look(LOOK)
-        single = family.single(source, floor, self.loss)
-        alone = _polish(mean, members, members.pack(np.tile(single, (self.free, 1)), members.first_only()))
-        on_look = mean_on(look)
-        tried = [_polish_all(on_look, members, start) for start in (alone, *members.spread(alone))]
-        start = min(tried, key=lambda packed: on_look(packed)[0])
-        fits = [alone, start, _polish_all(mean, members, start)]
-        best = min(fits, key=lambda packed: mean(packed)[0])
+        look = source.look(LOOK)
+        mean, on_look = _mean_on(source, members), _mean_on(look, members)
+        single = members.pack(np.tile(family.single(look, floor, self.loss), (self.free, 1)), members.first_only())
+        single = _polish(on_look, members, single)
+        alone = _polish(mean, members, single)
+        best = alone if members.size == 1 else _mix(mean, on_look, members, alone)
         theta, w = members.unpack(best)
         return {
             "theta_": theta,
@@ -275,31 +290,76 @@ class _Members:
         return found
 
 
+def _mean_on(source: RowSource, members: _Members) -> Mean:
+    """Mean loss over a source as a function of the packed parameters."""
+    weight = source.total_weight()
+    kept: list[_Kept] = []
+    if source.n_entries <= KEPT_ENTRIES and not source.on_dask:
+        kept = list(source.map_blocks(_keep, members.floor))
+
+    def mean(packed: Array) -> tuple[float, Array]:
+        if kept:
+            one_each = [(number, number + 1) for number in range(len(kept))]
+            found = total(run_blocks(lambda number, _: _statistic(kept[number], members, packed), one_each))
+        else:
+            found = source.total(ensemble_statistic, members, packed)
+        return float(found[0] / weight), found[1:] / weight
+
+    return mean
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What all evaluations of the loss of a block share."""
+
+    log_p: Array
+    log_not: Array
+    p: Array
+    y: NDArray[np.intp]
+    weight: Array
+
+
+def _keep(block: Block, floor: float) -> _Kept:
+    log_p, log_not = log_odds_parts(block, "each", floor)
+    weight = np.ones(len(block.y)) if block.weight is None else block.weight
+    return _Kept(log_p, log_not, np.exp(log_softmax(log_p.copy())), block.y, weight)
+
+
 def ensemble_statistic(block: Block, members: _Members, packed: Array) -> Array:
     """Loss of a block and its gradient in all parameters and weights, in one vector."""
+    return _statistic(_keep(block, members.floor), members, packed)
+
+
+def _statistic(kept: _Kept, members: _Members, packed: Array) -> Array:
     theta, w = members.unpack(packed)
-    log_p, log_not = log_odds_parts(block, "each", members.floor)
-    rows, y = np.arange(len(block.y)), block.y
-    parts = [np.exp(log_softmax(members.family.log_g(log_p, log_not, t))) for t in theta]
+    rows, y, weight = np.arange(len(kept.y)), kept.y, kept.weight
+    found = [members.family.shares(kept.log_p, kept.log_not, t) for t in theta]
+    parts = [shares for shares, _ in found]
+    uniform = 1 / kept.p.shape[1]
+    mixed = w[0] * parts[0]
+    for own, part in zip(w[1:], parts[1:], strict=False):
+        mixed += own * part
     if members.fixed:
-        parts += [np.exp(log_softmax(log_p.copy())), np.full(log_p.shape, 1 / log_p.shape[1])]
-    mixed = np.tensordot(w, np.stack(parts), axes=1)
-    weight = np.ones(len(y)) if block.weight is None else block.weight
-    slope = np.zeros_like(mixed)  # of the loss in the mixed probabilities
+        mixed += w[-2] * kept.p
+        mixed += w[-1] * uniform
     if members.loss == "nll":
         at = np.maximum(mixed[rows, y], 1e-300)
         value = -(weight @ np.log(at))
+        slope = np.zeros_like(mixed)  # of the loss in the mixed probabilities
         slope[rows, y] = -weight / at
     else:
-        residual = mixed.copy()
-        residual[rows, y] -= 1
-        value = weight @ np.einsum("ij,ij->i", residual, residual)
-        slope = 2 * weight[:, None] * residual
-    in_w = np.array([np.vdot(slope, part) for part in parts])
+        mixed[rows, y] -= 1
+        value = weight @ np.einsum("ij,ij->i", mixed, mixed)
+        slope = np.multiply(mixed, 2 * weight[:, None], out=mixed)
+    in_w = [np.vdot(slope, part) for part in parts]
+    if members.fixed:
+        in_w += [np.vdot(slope, kept.p), uniform * slope.sum()]
     in_theta = []
-    for j, t in enumerate(theta):
-        inner = parts[j] * (slope - np.einsum("ij,ij->i", slope, parts[j])[:, None]) * w[j]
-        in_theta.append(members.family.pull_back(log_p, log_not, t, inner))
+    for own, (part, derivative) in zip(w, found, strict=False):
+        inner = slope - np.einsum("ij,ij->i", slope, part)[:, None]
+        inner *= part
+        inner *= derivative
+        in_theta.append(own * members.family.pull_back(kept.log_p, kept.log_not, inner))
     return np.concatenate([[value], *in_theta, in_w])
 
 
@@ -320,7 +380,14 @@ def _polish(mean: Mean, members: _Members, packed: Array) -> Array:
     return members.pack(np.tile(found.x, (members.free, 1)), w)
 
 
-def _polish_all(mean: Mean, members: _Members, start: Array) -> Array:
+def _mix(mean: Mean, on_look: Mean, members: _Members, alone: Array) -> Array:
+    """The best of several starts on a sample, polished on all rows; or that start, or ``alone``, if it is better."""
+    tried = [_polish_all(on_look, members, start, LOOSE) for start in (alone, *members.spread(alone))]
+    start = min(tried, key=lambda packed: on_look(packed)[0])
+    return min([alone, start, _polish_all(mean, members, start)], key=lambda packed: mean(packed)[0])
+
+
+def _polish_all(mean: Mean, members: _Members, start: Array, tolerance: float = 1e-12) -> Array:
     """Sequential quadratic programming in all parameters, weights on the simplex."""
     from scipy.optimize import minimize
 
@@ -328,7 +395,7 @@ def _polish_all(mean: Mean, members: _Members, start: Array) -> Array:
     simplex = {"type": "eq", "fun": lambda x: is_weight @ x - 1, "jac": lambda x: is_weight}
     bounds: list[tuple[float, float]] = [(low, np.inf) for low in members.family.lower] * members.free
     bounds += [(0.0, 1.0)] * members.size
-    options = {"maxiter": 200, "ftol": 1e-12}
+    options = {"maxiter": 200, "ftol": tolerance}
     with warnings.catch_warnings():
         # A step may end a rounding outside of its bounds; older SciPy clips it and says so.
         warnings.filterwarnings("ignore", "Values in x were outside bounds", RuntimeWarning)

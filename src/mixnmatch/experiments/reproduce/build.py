@@ -1,0 +1,92 @@
+"""The whole reproduction: run what is missing, then write everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mixnmatch.experiments.reproduce.run import Plan, Progress, collect, failures, run
+from mixnmatch.experiments.reproduce.study import run_study, study_blocks
+from mixnmatch.experiments.reproduce.write import write_all
+from mixnmatch.io import FileError
+
+__all__ = ["Outcome", "reproduce"]
+
+CACHE = "cache"
+STUDY = "synthetic"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a reproduction did: units that were run now, failures by row and method, and files that were written."""
+
+    units: int
+    failures: dict[tuple[str, str], str]
+    files: tuple[Path, ...]
+
+
+def reproduce(
+    plan: Plan,
+    folder: Path,
+    *,
+    jobs: int = 1,
+    backend: str | None = None,
+    study_repetitions: int = 1000,
+    compute: bool = True,
+    force: bool = False,
+    command: str = "",
+    progress: Callable[[str], Progress | None] | None = None,
+) -> Outcome:
+    """Make the paper's tables and figures.
+
+    Parameters
+    ----------
+    plan : Plan
+        What to run.
+    folder : Path
+        Where everything goes. Results are kept in ``cache`` there, each as it is found: a run that was stopped goes on
+        from them, and one with more splits or methods adds to them.
+    jobs : int
+        Processes. The numbers do not depend on it.
+    backend : str, optional
+        Backend of joblib, such as "loky", "dask" or "ray".
+    study_repetitions : int
+        Repetitions of the synthetic study.
+    compute : bool
+        Whether to run what is missing; otherwise the page is made of what is there.
+    force : bool
+        Whether a folder may be used that holds other files.
+    command : str
+        What was typed, for the page.
+    progress : callable, optional
+        Gets the name of a stage, and gives a function ``(done, all, what)`` or None.
+    """
+    from joblib import parallel_config
+
+    _check_folder(folder, force=force)
+    cache = folder / CACHE
+    cache.mkdir(parents=True, exist_ok=True)
+    units = 0
+    chosen: Any = nullcontext() if backend is None else parallel_config(backend=backend)
+    with chosen:
+        if compute:
+            units = run(plan, cache, jobs=jobs, progress=progress)
+        if compute and "synthetic" in plan.parts:
+            tell = None if progress is None else progress("synthetic study")
+            steps = iter(range(1, 10**6))
+            message = None if tell is None else (lambda text: tell(next(steps), 0, text))
+            run_study(folder / STUDY, repetitions=study_repetitions, seed=plan.seed, jobs=jobs, progress=message)
+    failed = failures(plan, cache)
+    study = study_blocks(folder / STUDY) if "synthetic" in plan.parts else []
+    files = write_all(folder, plan, collect(plan, cache), command=command, failures=failed, study=study)
+    return Outcome(units, failed, tuple(files))
+
+
+def _check_folder(folder: Path, *, force: bool) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise FileError(folder, "is a file; name a folder")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / CACHE).is_dir() and not force:
+        raise FileError(folder, "holds other files; pass --force to write there all the same")
