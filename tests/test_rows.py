@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from mixnmatch import TemperatureScaling, engine
 from mixnmatch._passes import available_threads, row_ranges, run_blocks, total
+from mixnmatch._prepared import Prepared
 from mixnmatch._rows import fold_of
 from mixnmatch.maps.base import read_rows
 from mixnmatch.maps.ensemble_temperature import _gram_statistic
@@ -143,3 +144,24 @@ def test_blas_threads_are_as_before_after_overlapping_fits():
     for thread in threads:
         thread.join()
     assert blas() == before
+
+
+def test_rows_prepared_once_or_in_every_pass(monkeypatch):
+    logits, y = make_problem(500, 4)
+    source = read_rows(logits, y, logits=True)
+    kept = Prepared.of(source, _softmax_of_block, 2.0, block_bytes=1024)
+    monkeypatch.setattr("mixnmatch._prepared.KEPT_ENTRIES", 0)
+    anew = Prepared.of(source, _softmax_of_block, 2.0, block_bytes=1024)
+    assert kept.kept
+    assert not anew.kept
+    expected = softmax(2.0 * logits).sum(axis=0)
+    np.testing.assert_allclose(kept.total(_times_sum, 3.0), 3 * expected)
+    np.testing.assert_array_equal(kept.total(_times_sum, 3.0), anew.total(_times_sum, 3.0))
+
+
+def _softmax_of_block(block, beta):
+    return softmax(beta * block.values)
+
+
+def _times_sum(p, factor):
+    return factor * p.sum(axis=0)

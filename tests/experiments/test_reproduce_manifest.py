@@ -79,7 +79,7 @@ def test_names_are_used_once(folder):
 def test_a_manifest_is_not_empty_and_is_toml(folder):
     with pytest.raises(FileError, match="has no rows"):
         read_manifest(manifest(folder, "title = 1\n"))
-    with pytest.raises(FileError, match="a manifest is a .toml file"):
+    with pytest.raises(FileError, match=r"a manifest is a \.toml file"):
         read_manifest(folder / "a.npz")
 
 

@@ -3,8 +3,9 @@ import pytest
 from scipy.optimize import check_grad
 
 from mixnmatch import BetaScaling, Ensemble, EnsembleTemperatureScaling, PlattScaling, Pooled, SharedFunction
+from mixnmatch._prepared import Prepared
 from mixnmatch.maps.base import read_rows
-from mixnmatch.maps.ensemble import FAMILIES, _Members, ensemble_statistic
+from mixnmatch.maps.ensemble import FAMILIES, _Members, ensemble_statistic, shared_parts
 from tests.conftest import brier, make_problem, nll, softmax
 
 LOSS = {"nll": nll, "brier": brier}
@@ -17,12 +18,13 @@ def test_gradients_are_right(family, loss, fixed):
     logits, y = make_problem(30, 4)
     source = read_rows(logits, y, np.arange(30) % 3 + 1.0, logits=True)
     members = _Members(FAMILIES[family], 2, fixed, loss, 1e-37)
+    rows = Prepared.of(source, shared_parts, members.floor)
     width = len(FAMILIES[family].lower)
     w = np.random.default_rng(0).dirichlet(np.ones(members.size))
     packed = members.pack(np.random.default_rng(1).random((2, width)) + 0.5, w)
     error = check_grad(
-        lambda t: source.total(ensemble_statistic, members, t)[0],
-        lambda t: source.total(ensemble_statistic, members, t)[1:],
+        lambda t: rows.total(ensemble_statistic, members, t)[0],
+        lambda t: rows.total(ensemble_statistic, members, t)[1:],
         packed,
     )
     assert error < 1e-4 * len(packed)

@@ -11,7 +11,7 @@ from mixnmatch import (
     VectorScaling,
 )
 from mixnmatch.maps.base import read_rows
-from mixnmatch.maps.linear import Problem, gradient_statistic, newton_statistic
+from mixnmatch.maps.linear import Problem, gradient_statistic, newton_statistic, scaled_rows
 from tests.conftest import draw_labels, make_problem, nll, softmax
 
 
@@ -34,8 +34,8 @@ def test_gradients_are_right(skewed, full, loss):
     size = 12 if full else 6
     theta = np.random.default_rng(1).normal(size=size) * 0.3
     error = check_grad(
-        lambda t: source.total(gradient_statistic, problem, t)[0],
-        lambda t: source.total(gradient_statistic, problem, t)[1:],
+        lambda t: scaled_rows(source, problem).total(gradient_statistic, problem, t)[0],
+        lambda t: scaled_rows(source, problem).total(gradient_statistic, problem, t)[1:],
         theta,
     )
     assert error < 1e-4
@@ -47,11 +47,15 @@ def test_curvature_is_the_derivative_of_the_gradient(skewed):
     source = read_rows(logits[:50], y[:50], weight, logits=True)
     problem = Problem(0.7, 1e-37, False, "nll", False)
     theta = np.random.default_rng(1).normal(size=6) * 0.3
-    first, hessian = source.total(newton_statistic, problem, theta)
-    np.testing.assert_allclose(first, source.total(gradient_statistic, problem, theta), rtol=1e-12)
+    first, hessian = scaled_rows(source, problem).total(newton_statistic, problem, theta)
+    np.testing.assert_allclose(
+        first, scaled_rows(source, problem).total(gradient_statistic, problem, theta), rtol=1e-12
+    )
     for k in range(6):
         step = np.eye(6)[k] * 1e-5
-        up, down = (source.total(gradient_statistic, problem, theta + s)[1:] for s in (step, -step))
+        up, down = (
+            scaled_rows(source, problem).total(gradient_statistic, problem, theta + s)[1:] for s in (step, -step)
+        )
         np.testing.assert_allclose(hessian[k], (up - down) / 2e-5, atol=1e-4)
 
 
@@ -76,7 +80,7 @@ def test_optimum_cannot_be_improved(skewed, kind, loss):
     ridge = ridge_vector(penalty, problem, classes)
 
     def objective(t):
-        return source.total(gradient_statistic, problem, t)[0] / len(y) + 0.5 * ridge @ t**2
+        return scaled_rows(source, problem).total(gradient_statistic, problem, t)[0] / len(y) + 0.5 * ridge @ t**2
 
     rng, best = np.random.default_rng(0), objective(theta)
     for size in (1e-2, 1e-3):

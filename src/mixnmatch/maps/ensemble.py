@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._passes import run_blocks, total
+from mixnmatch._prepared import Prepared
 from mixnmatch._rows import Block, RowSource
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.columns import Columns, log_odds_parts
@@ -20,8 +20,6 @@ from mixnmatch.maps.temperature import LOOK, check_loss, fit_beta, keep_informat
 Array = NDArray[np.float64]
 # Sums of g below this are taken in logarithms.
 TINY = 1e-250
-# Up to so many entries of the table, what is the same in all evaluations of the loss is kept: three float64 each.
-KEPT_ENTRIES = 4_000_000
 # On a sample of the rows, starts are only followed until it is clear which of them is best.
 LOOSE = 1e-8
 # Mean loss and its gradient at packed parameters.
@@ -293,23 +291,17 @@ class _Members:
 def _mean_on(source: RowSource, members: _Members) -> Mean:
     """Mean loss over a source as a function of the packed parameters."""
     weight = source.total_weight()
-    kept: list[_Kept] = []
-    if source.n_entries <= KEPT_ENTRIES and not source.on_dask:
-        kept = list(source.map_blocks(_keep, members.floor))
+    rows = Prepared.of(source, shared_parts, members.floor)
 
     def mean(packed: Array) -> tuple[float, Array]:
-        if kept:
-            one_each = [(number, number + 1) for number in range(len(kept))]
-            found = total(run_blocks(lambda number, _: _statistic(kept[number], members, packed), one_each))
-        else:
-            found = source.total(ensemble_statistic, members, packed)
+        found = rows.total(ensemble_statistic, members, packed)
         return float(found[0] / weight), found[1:] / weight
 
     return mean
 
 
 @dataclass(frozen=True)
-class _Kept:
+class SharedParts:
     """What all evaluations of the loss of a block share."""
 
     log_p: Array
@@ -319,18 +311,15 @@ class _Kept:
     weight: Array
 
 
-def _keep(block: Block, floor: float) -> _Kept:
+def shared_parts(block: Block, floor: float) -> SharedParts:
+    """The parts of the loss of a block that do not depend on the parameters."""
     log_p, log_not = log_odds_parts(block, "each", floor)
     weight = np.ones(len(block.y)) if block.weight is None else block.weight
-    return _Kept(log_p, log_not, np.exp(log_softmax(log_p.copy())), block.y, weight)
+    return SharedParts(log_p, log_not, np.exp(log_softmax(log_p.copy())), block.y, weight)
 
 
-def ensemble_statistic(block: Block, members: _Members, packed: Array) -> Array:
+def ensemble_statistic(kept: SharedParts, members: _Members, packed: Array) -> Array:
     """Loss of a block and its gradient in all parameters and weights, in one vector."""
-    return _statistic(_keep(block, members.floor), members, packed)
-
-
-def _statistic(kept: _Kept, members: _Members, packed: Array) -> Array:
     theta, w = members.unpack(packed)
     rows, y, weight = np.arange(len(kept.y)), kept.y, kept.weight
     found = [members.family.shares(kept.log_p, kept.log_not, t) for t in theta]

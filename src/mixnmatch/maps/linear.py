@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._prepared import Prepared
 from mixnmatch._rows import Block, RowSource
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
@@ -127,57 +128,81 @@ def unpack(theta: Array, problem: Problem, n_classes: int) -> tuple[Array, Array
     return theta[:n_classes], theta[n_classes:]
 
 
-def _forward(block: Block, problem: Problem, theta: Array) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Scores s, probabilities p and their logarithms."""
+@dataclass(frozen=True)
+class Scaled:
+    """Scaled log-probabilities s of some rows, their labels and weights: what every statistic here reads."""
+
+    s: NDArray[Any]
+    y: NDArray[np.intp]
+    weight: NDArray[Any] | None
+
+    def weighted(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Rows of a table times their weights."""
+        return rows if self.weight is None else rows * self.weight[:, None]
+
+
+def scaled(block: Block, problem: Problem) -> Scaled:
+    """The rows of a block as the maps of this family read them."""
     s = features(block, problem.floor, np.float32 if problem.single else np.float64)
     s *= s.dtype.type(problem.beta)
+    return Scaled(s, block.y, None if block.weight is None else block.weight.astype(s.dtype, copy=False))
+
+
+def scaled_rows(source: RowSource, problem: Problem) -> Prepared:
+    """The rows of a source as the maps of this family read them."""
+    return Prepared.of(source, scaled, problem, block_bytes=PRODUCT_BYTES)
+
+
+def _forward(rows: Scaled, problem: Problem, theta: Array) -> tuple[NDArray[Any], Array]:
+    """Probabilities, and the logarithm of that of the label."""
+    s = rows.s
     weight, intercept = unpack(theta.astype(s.dtype, copy=False), problem, s.shape[1])
-    u = s @ weight.T if problem.full else s * weight
-    u += s
+    if problem.full:
+        u = s @ (weight + np.eye(len(weight), dtype=s.dtype)).T
+    else:
+        u = s * (weight + 1)
     u += intercept
     u -= u.max(axis=1, keepdims=True)
-    p = np.exp(u)
+    at_label = u[np.arange(len(u)), rows.y].astype(np.float64)
+    p = np.exp(u, out=u)
     total = p.sum(axis=1, keepdims=True)
     p /= total
-    u -= np.log(total)
-    return s, p, u
+    return p, at_label - np.log(total[:, 0])
 
 
-def _loss_and_slope(block: Block, problem: Problem, p: NDArray[Any], log_p: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+def _loss_and_slope(rows: Scaled, problem: Problem, p: NDArray[Any], log_p: Array) -> tuple[float, NDArray[Any]]:
     """Weighted loss of a block, and its slope in the arguments of the softmax, in place of ``p``."""
-    rows = np.arange(len(p))
+    index = np.arange(len(p))
     if problem.loss == "nll":
-        value = block.weighted_sum(-log_p[rows, block.y].astype(np.float64))
+        value = -log_p
         slope = p
-        slope[rows, block.y] -= 1
+        slope[index, rows.y] -= 1
     else:
         residual = p.copy()
-        residual[rows, block.y] -= 1
-        value = block.weighted_sum(np.einsum("ij,ij->i", residual, residual).astype(np.float64))
+        residual[index, rows.y] -= 1
+        value = np.einsum("ij,ij->i", residual, residual).astype(np.float64)
         slope = 2 * p * (residual - np.einsum("ij,ij->i", p, residual)[:, None])
-    if block.weight is not None:
-        slope *= block.weight[:, None].astype(slope.dtype)
-    return float(value), slope
+    sum_of_values = value.sum() if rows.weight is None else value @ rows.weight.astype(np.float64)
+    return float(sum_of_values), rows.weighted(slope)
 
 
-def gradient_statistic(block: Block, problem: Problem, theta: Array) -> Array:
+def gradient_statistic(rows: Scaled, problem: Problem, theta: Array) -> Array:
     """Loss and its gradient in (v or diag(v) + M, b), in one vector."""
-    s, p, log_p = _forward(block, problem, theta)
-    value, slope = _loss_and_slope(block, problem, p, log_p)
+    value, slope = _loss_and_slope(rows, problem, *_forward(rows, problem, theta))
     if problem.full:
-        in_weight = (slope.T @ s).astype(np.float64).ravel()
+        in_weight = (slope.T @ rows.s).astype(np.float64).ravel()
     else:
-        in_weight = np.einsum("ij,ij->j", slope, s).astype(np.float64)
+        in_weight = np.einsum("ij,ij->j", slope, rows.s).astype(np.float64)
     return np.concatenate([[value], in_weight, slope.sum(axis=0, dtype=np.float64)])
 
 
-def newton_statistic(block: Block, problem: Problem, theta: Array) -> tuple[Array, Array]:
+def newton_statistic(rows: Scaled, problem: Problem, theta: Array) -> tuple[Array, Array]:
     """As :func:`gradient_statistic`, and the curvature of the log loss in (v, b), for a diagonal map."""
-    s, p, log_p = _forward(block, problem, theta)
-    weighted = p if block.weight is None else p * block.weight[:, None].astype(p.dtype)
+    s = rows.s
+    p, log_p = _forward(rows, problem, theta)
+    weighted = rows.weighted(p)
     stacked = np.concatenate([p * s, p], axis=1)
-    right = stacked if block.weight is None else stacked * block.weight[:, None].astype(p.dtype)
-    hessian = -(stacked.T @ right).astype(np.float64)
+    hessian = -(stacked.T @ rows.weighted(stacked)).astype(np.float64)
     n = s.shape[1]
     index = np.arange(n)
     hessian[index, index] += np.einsum("ij,ij,ij->j", weighted, s, s)
@@ -185,7 +210,7 @@ def newton_statistic(block: Block, problem: Problem, theta: Array) -> tuple[Arra
     hessian[index, index + n] += cross
     hessian[index + n, index] += cross
     hessian[index + n, index + n] += weighted.sum(axis=0)
-    value, slope = _loss_and_slope(block, problem, p, log_p)
+    value, slope = _loss_and_slope(rows, problem, p, log_p)
     in_weight = np.einsum("ij,ij->j", slope, s).astype(np.float64)
     return np.concatenate([[value], in_weight, slope.sum(axis=0, dtype=np.float64)]), hessian
 
@@ -210,20 +235,21 @@ def solve(
     size = classes * (classes + 1) if problem.full else 2 * classes
     theta = np.zeros(size) if start is None else start
     ridge = ridge_vector(penalty, problem, classes)
+    rows = scaled_rows(source, problem)
     # With many classes the exact curvature costs more than the steps that it saves.
     if not problem.full and problem.loss == "nll" and classes < SINGLE_FROM:
-        theta = _newton(source, problem, ridge, theta, n)
+        theta = _newton(rows, problem, ridge, theta, n)
     else:
-        theta = _quasi_newton(source, problem, ridge, theta, n, rough=rough)
-    value = source.total(gradient_statistic, problem, theta, block_bytes=PRODUCT_BYTES)[0] / n
+        theta = _quasi_newton(rows, problem, ridge, theta, n, rough=rough)
+    value = rows.total(gradient_statistic, problem, theta)[0] / n
     return theta, float(value)
 
 
-def _newton(source: RowSource, problem: Problem, ridge: Array, theta: Array, n: float) -> Array:
+def _newton(rows: Prepared, problem: Problem, ridge: Array, theta: Array, n: float) -> Array:
     """Damped Newton steps for a diagonal map: few parameters, a convex loss, exact curvature."""
 
     def evaluate(at: Array) -> tuple[float, Array, Array]:
-        first, hessian = source.total(newton_statistic, problem, at, block_bytes=PRODUCT_BYTES)
+        first, hessian = rows.total(newton_statistic, problem, at)
         value = first[0] / n + 0.5 * float(ridge @ at**2)
         return value, first[1:] / n + ridge * at, hessian / n + np.diag(ridge)
 
@@ -248,16 +274,16 @@ def _newton(source: RowSource, problem: Problem, ridge: Array, theta: Array, n: 
 
 
 def _quasi_newton(
-    source: RowSource, problem: Problem, ridge: Array, theta: Array, n: float, *, rough: bool = False
+    rows: Prepared, problem: Problem, ridge: Array, theta: Array, n: float, *, rough: bool = False
 ) -> Array:
     """L-BFGS in parameters that are scaled by the curvature on their own."""
     from scipy.optimize import minimize
 
-    scale = 1 / np.sqrt(_diagonal_curvature(source, problem, theta, n) + ridge)
+    scale = 1 / np.sqrt(_diagonal_curvature(rows, problem, theta, n) + ridge)
 
     def evaluate(at: Array) -> tuple[float, Array]:
         now = at * scale
-        found = source.total(gradient_statistic, problem, now, block_bytes=PRODUCT_BYTES)
+        found = rows.total(gradient_statistic, problem, now)
         value = found[0] / n + 0.5 * float(ridge @ now**2)
         return value, (found[1:] / n + ridge * now) * scale
 
@@ -270,17 +296,15 @@ def _quasi_newton(
     return np.asarray(found.x * scale)
 
 
-def curvature_statistic(block: Block, problem: Problem, theta: Array) -> Array:
+def curvature_statistic(rows: Scaled, problem: Problem, theta: Array) -> Array:
     """Diagonal of the curvature of the log loss in every parameter."""
-    s, p, _ = _forward(block, problem, theta)
-    spread = p * (1 - p)
-    if block.weight is not None:
-        spread *= block.weight[:, None].astype(spread.dtype)
-    square = s * s
+    p, _ = _forward(rows, problem, theta)
+    spread = rows.weighted(p * (1 - p))
+    square = rows.s * rows.s
     in_weight = (spread.T @ square).ravel() if problem.full else np.einsum("ij,ij->j", spread, square)
     return np.concatenate([in_weight, spread.sum(axis=0)]).astype(np.float64)
 
 
-def _diagonal_curvature(source: RowSource, problem: Problem, theta: Array, n: float) -> Array:
-    curvature = source.total(curvature_statistic, problem, theta, block_bytes=PRODUCT_BYTES) / n
+def _diagonal_curvature(rows: Prepared, problem: Problem, theta: Array, n: float) -> Array:
+    curvature = rows.total(curvature_statistic, problem, theta) / n
     return np.asarray(np.maximum(curvature, 1e-6 * curvature.max()))

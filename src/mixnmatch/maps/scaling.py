@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._rows import RowSource
 from mixnmatch._scores import is_number
-from mixnmatch.maps.linear import PRODUCT_BYTES, Penalty, Problem, SoftmaxLinear, gradient_statistic, solve
+from mixnmatch.maps.linear import Penalty, Problem, SoftmaxLinear, gradient_statistic, scaled_rows, solve
 
 # Strengths of ODIR that are tried, from strong to weak.
 PATH = 10.0 ** np.arange(4.0, -4.5, -0.5)
@@ -236,11 +236,12 @@ class DirichletScaling(SoftmaxLinear):
         held_out = source.fold(0, 5, keep=True, seed=self.random_state)
         if min(rest.total_weight(), held_out.total_weight()) <= 0:
             return FIXED_STRENGTH, None
+        unseen = scaled_rows(held_out, problem)
         theta, best, least, worse = None, float(PATH[0]), np.inf, 0
         kept = None
         for strength in PATH:
             theta, _ = solve(rest, problem, self._odir(rest, problem, float(strength)), theta, rough=True)
-            value = float(held_out.total(gradient_statistic, problem, theta, block_bytes=PRODUCT_BYTES)[0])
+            value = float(unseen.total(gradient_statistic, problem, theta)[0])
             if value < least:
                 best, least, worse, kept = float(strength), value, 0, theta
             else:

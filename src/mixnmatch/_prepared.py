@@ -1,0 +1,49 @@
+"""Rows in the form that the many passes of one fit read them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from mixnmatch._passes import run_blocks, total
+from mixnmatch._rows import Block, RowSource
+
+T = TypeVar("T")
+# Tables of up to so many entries are prepared once and kept; larger ones, and those on Dask, in every pass again.
+KEPT_ENTRIES = 4_000_000
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A source whose passes begin alike: ``prepare(block, *settings)`` is what the statistics read."""
+
+    source: RowSource
+    prepare: Callable[..., Any]
+    settings: tuple[Any, ...]
+    kept: list[Any]
+    block_bytes: int | None = None
+
+    @classmethod
+    def of(
+        cls, source: RowSource, prepare: Callable[..., Any], *settings: Any, block_bytes: int | None = None
+    ) -> Prepared:
+        """Prepare the rows of a source: now, if they are few and in memory, else block by block in every pass."""
+        small = source.n_entries <= KEPT_ENTRIES and not source.on_dask
+        kept = list(source.map_blocks(prepare, *settings, block_bytes=block_bytes)) if small else []
+        return cls(source, prepare, settings, kept, block_bytes)
+
+    def total(self, statistic: Callable[..., T], *args: Any) -> T:
+        """Sum of ``statistic(prepared, *args)`` over all blocks, in block order."""
+        if not self.kept:
+            own = self.prepare, self.settings, statistic, args
+            found: T = self.source.total(_prepared_statistic, *own, block_bytes=self.block_bytes)
+            return found
+        one_each = [(number, number + 1) for number in range(len(self.kept))]
+        return total(run_blocks(lambda number, _: statistic(self.kept[number], *args), one_each))
+
+
+def _prepared_statistic(
+    block: Block, prepare: Callable[..., Any], settings: tuple[Any, ...], statistic: Callable[..., T], args: Any
+) -> T:
+    return statistic(prepare(block, *settings), *args)
