@@ -1,6 +1,7 @@
 """How closely exported maps agree with ``predict_proba``, how large the files are and how fast they run.
 
-    python benchmarks/export.py
+    python benchmarks/export.py             # all short names, a minute or two
+    python benchmarks/export.py ts irm-ets  # some of them
 
 Scores are simulated. Every short name is fitted on 1000 rows, on probabilities and on logits of 3 and 10 classes, and
 run on these rows and on 1000 others, some of them awkward (zeros, ones, ties, logits of 1e4). ONNX in
@@ -82,14 +83,14 @@ def main() -> None:
     print(f"{'':<16}{'onnx double':>13}{'onnx single':>13}{'torch':>11}{'torch half':>12}{'exempt rows':>15}")
     largest = np.zeros(4)
     exempt = total = 0
-    for line in mm.calibrators():
+    for name in sys.argv[1:] or [line.name for line in mm.calibrators()]:
         worst, left_out, rows = np.zeros(4), 0, 0
         for n_classes in (3, 10):
             for logits in (False, True):
-                values, near, count = differences(line.name, n_classes, logits)
+                values, near, count = differences(name, n_classes, logits)
                 worst, left_out, rows = np.maximum(worst, values), left_out + near, rows + count
         largest, exempt, total = np.maximum(largest, worst), exempt + left_out, total + rows
-        print(f"{line.name:<16}" + "{:>13.1e}{:>13.1e}{:>11.1e}{:>12.1e}".format(*worst) + f"{left_out:>9}/{rows}")
+        print(f"{name:<16}" + "{:>13.1e}{:>13.1e}{:>11.1e}{:>12.1e}".format(*worst) + f"{left_out:>9}/{rows}")
     print(f"{'largest':<16}" + "{:>13.1e}{:>13.1e}{:>11.1e}{:>12.1e}".format(*largest) + f"{exempt:>9}/{total}")
     print("\n10000 x 100 probabilities")
     for name in ("ts", "ets", "irm"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
 autodoc_typehints = "none"
+# Packages that only some parts of the library need; where they are missing the pages are built without them.
+autodoc_mock_imports = [name for name in ("onnx", "torch") if find_spec(name) is None]
 autodoc_member_order = "bysource"
 autosummary_generate = False
 napoleon_google_docstring = False

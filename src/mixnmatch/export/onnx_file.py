@@ -55,10 +55,6 @@ _OPERATORS = {
     "gather": "Gather",
     "matmul": "MatMul",
 }
-_ATTRIBUTES: dict[str, tuple[str, dict[str, int]]] = {
-    "argmax": ("ArgMax", {"axis": 1, "keepdims": 1}),
-    "join": ("Concat", {"axis": 1}),
-}
 
 
 def onnx_model(
@@ -137,7 +133,7 @@ class Emitter:
         self._types: dict[str, Any] = {
             REAL: _REAL_TYPES[graph.precision],
             OUTPUT: TensorProto.FLOAT,
-            INTEGER: TensorProto.INT64,
+            INTEGER: TensorProto.INT32,  # half the memory of what ArgMax gives
             TRUTH: TensorProto.BOOL,
         }
 
@@ -193,9 +189,6 @@ class Emitter:
         inputs = self._inputs(step)
         if operation in _OPERATORS:
             return self.node(_OPERATORS[operation], *inputs)
-        if operation in _ATTRIBUTES:
-            operator, attributes = _ATTRIBUTES[operation]
-            return self.node(operator, *inputs, **attributes)
         emit: Callable[..., str] = getattr(self, f"_emit_{operation}")
         return emit(step, *inputs)
 
@@ -212,6 +205,12 @@ class Emitter:
         if self.opset >= _AXES_AS_INPUT:
             return self.node("ReduceMax", x, self.store(np.array([1])), keepdims=1)
         return self.node("ReduceMax", x, axes=[1], keepdims=1)
+
+    def _emit_argmax(self, step: Step, x: str) -> str:
+        return self.node("Cast", self.node("ArgMax", x, axis=1, keepdims=1), to=self._types[step.kind])
+
+    def _emit_join(self, _step: Step, a: str, b: str) -> str:
+        return self.node("Concat", a, b, axis=1)
 
     def _emit_column(self, step: Step, x: str) -> str:
         return self.node("Gather", x, self.store(np.array([step.detail])), axis=1)
