@@ -17,6 +17,8 @@ from mixnmatch._passes import asked_block_bytes, engine, single_threaded_blas, t
 T = TypeVar("T")
 # Statistics that a task of the tree adds up.
 BRANCHES = 8
+# What a pass needs to know goes along with each of its tasks up to so many bytes, and else once to each worker.
+SMALL_JOB = 1 << 14
 # Statistics come with their arguments, once for each pass: Dask warns of graphs larger than this.
 LARGE_GRAPH = "4 GiB"
 
@@ -60,6 +62,7 @@ def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, com
     ``start`` is the first row of a chunk. Only what ``work`` returns travels: reading a chunk and working on it are one
     task wherever Dask can fuse them. Chunks without rows are left out.
     """
+    import cloudpickle
     import dask
     import dask.array as da
     from dask.array.optimization import optimize
@@ -69,7 +72,9 @@ def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, com
 
     rows = arrays[0].chunks[0]
     token = uuid4().hex
-    job = delayed(_Job(work, args, rows), name=f"mixnmatch-job-{token}", traverse=False)
+    job: Any = _Job(work, args, rows)
+    if len(cloudpickle.dumps(job)) > SMALL_JOB:
+        job = delayed(job, name=f"mixnmatch-job-{token}", traverse=False)
     pairs = [part for array in arrays for part in (array, "ij"[: array.ndim])]
     leaves = da.blockwise(
         _leaf, "i", ArrayBlockIdDep((rows,)), "i", job, None, *pairs,
