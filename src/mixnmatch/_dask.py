@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -63,7 +64,6 @@ def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, com
     task wherever Dask can fuse them. Chunks without rows are left out.
     """
     import cloudpickle
-    import dask
     import dask.array as da
     from dask.array.optimization import optimize
     from dask.delayed import Delayed, delayed
@@ -76,13 +76,15 @@ def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, com
     if len(cloudpickle.dumps(job)) > SMALL_JOB:
         job = delayed(job, name=f"mixnmatch-job-{token}", traverse=False)
     pairs = [part for array in arrays for part in (array, "ij"[: array.ndim])]
+    # The classes, in one chunk, stay an axis: Dask does not fuse what is contracted.
+    axes = max(("ij"[: array.ndim] for array in arrays), key=len)
     leaves = da.blockwise(
-        _leaf, "i", ArrayBlockIdDep((rows,)), "i", job, None, *pairs,
+        _leaf, axes, ArrayBlockIdDep((rows,)), "i", job, None, *pairs,
         name=f"mixnmatch-{getattr(work, '__name__', 'pass')}-{token}",
-        dtype=object, meta=np.empty(0, dtype=object), align_arrays=False,
+        dtype=object, meta=np.empty((0,) * len(axes), dtype=object), align_arrays=False,
     )  # fmt: skip
     root = f"mixnmatch-total-{token}"
-    keys: list[Any] = [(leaves.name, k) for k, size in enumerate(rows) if size]
+    keys: list[Any] = [(leaves.name, k, *(0 for _ in axes[1:])) for k, size in enumerate(rows) if size]
     layer: dict[Any, Any] = {}
     while len(keys) > BRANCHES:
         groups = [keys[k : k + BRANCHES] for k in range(0, len(keys), BRANCHES)]
@@ -90,9 +92,21 @@ def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, com
         layer.update({key: (_fold, group, combine) for key, group in zip(keys, groups, strict=True)})
     layer[root] = (_fold, keys, combine)
     graph = optimize(HighLevelGraph.from_collections(root, layer, dependencies=[leaves]), [root])
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGE_GRAPH}):
+    with _large_graphs_allowed():
         result: T = Delayed(root, graph).compute()
     return result
+
+
+def _large_graphs_allowed() -> AbstractContextManager[Any]:
+    """No warning of large graphs; before `distributed` is loaded its settings must be left alone."""
+    import dask
+
+    if "distributed" not in sys.modules:
+        return nullcontext()
+    allowed: AbstractContextManager[Any] = dask.config.set(
+        {"distributed.admin.large-graph-warning-threshold": LARGE_GRAPH}
+    )
+    return allowed
 
 
 class _Job:
@@ -111,8 +125,7 @@ class _Job:
 
 
 def _leaf(number: tuple[int, ...], job: _Job, *chunks: Any) -> Any:
-    # A contracted axis (the classes) comes as a list of its chunks, of which there is one.
-    return job.run(number[0], [chunk[0] if isinstance(chunk, list) else chunk for chunk in chunks])
+    return job.run(number[0], list(chunks))
 
 
 def _fold(parts: list[Any], combine: Callable[[Any, Any], Any]) -> Any:
