@@ -11,8 +11,8 @@ import pytest
 
 import mixnmatch as mm
 from mixnmatch import evaluation
-from mixnmatch.maps.base import read_rows
 from mixnmatch.registry import REGISTRY
+from mixnmatch.selection import compare
 
 from .conftest import make_problem, softmax
 
@@ -38,15 +38,39 @@ def lazy(array, chunk=330):
     return da.from_array(array, chunks=(chunk, *array.shape[1:]))
 
 
+def from_file(path, chunk=330):
+    """Rows that workers read by themselves."""
+    table = np.load(path, mmap_mode="r")
+    rows = tuple(min(chunk, len(table) - start) for start in range(0, len(table), chunk))
+
+    def read(block_info):
+        start, stop = block_info[None]["array-location"][0]
+        return np.load(path, mmap_mode="r")[start:stop]
+
+    chunks = (rows, *((size,) for size in table.shape[1:]))
+    return da.map_blocks(read, chunks=chunks, dtype=table.dtype, meta=np.empty((0,) * table.ndim, table.dtype))
+
+
 @pytest.fixture(scope="module")
 def tables():
     return {n_classes: make_problem(ROWS, n_classes, seed=1) for n_classes in (2, 4)}
 
 
-def fit_both(name, logits, y):
+@pytest.fixture(scope="module")
+def files(tables, tmp_path_factory):
+    """The tables as Dask arrays of scores and labels."""
+    folder = tmp_path_factory.mktemp("tables")
+    found = {}
+    for n_classes, arrays in tables.items():
+        paths = folder / f"scores{n_classes}.npy", folder / f"labels{n_classes}.npy"
+        for path, array in zip(paths, arrays, strict=True):
+            np.save(path, array)
+        found[n_classes] = [from_file(path) for path in paths]
+    return found
+
+
+def fit_both(name, logits, y, scores, labels):
     here = mm.calibrator(name, logits=True).fit(logits, y)
-    # Classes in two chunks, labels in other chunks than scores: both are put right.
-    scores, labels = da.from_array(logits, chunks=(330, 2)), da.from_array(y, chunks=200)
     there = mm.calibrator(name, logits=True).fit(scores, labels)
     applied = there.predict_proba(scores)
     assert isinstance(applied, da.Array)
@@ -58,8 +82,9 @@ def fit_both(name, logits, y):
 FOR_TWO = ("ts", "ets", "platt", "beta", "svs", "isotonic", "histogram", "bbq", "irova-ts", "irm-normalised", "iop")
 
 
-def test_all_maps_agree_with_memory(client, tables):
-    problems = [(name, *tables[4]) for name in REGISTRY if name != "auto"] + [(name, *tables[2]) for name in FOR_TWO]
+def test_all_maps_agree_with_memory(client, tables, files):
+    problems = [(name, *tables[4], *files[4]) for name in REGISTRY if name != "auto"]
+    problems += [(name, *tables[2], *files[2]) for name in FOR_TWO]
     with ThreadPoolExecutor(12) as pool:  # fits wait for the cluster most of the time
         for name, here, there in pool.map(lambda problem: fit_both(*problem), problems):
             np.testing.assert_allclose(there, here, rtol=0, atol=PROBABILITIES, err_msg=name)
@@ -67,12 +92,16 @@ def test_all_maps_agree_with_memory(client, tables):
 
 def test_auto_agrees_with_memory(client, tables):
     logits, y = tables[2][0][:200], tables[2][1][:200]
-    _, here, there = fit_both("auto", logits, y)
+    _, here, there = fit_both("auto", logits, y, lazy(logits, 90), lazy(y, 90))
     np.testing.assert_allclose(there, here, rtol=0, atol=PROBABILITIES)
 
 
 def test_one_dimensional_fits_agree_closely(client, tables):
     logits, y = tables[4]
+    # Classes in two chunks, labels in other chunks than scores: both are put right.
+    scores, labels = da.from_array(logits, chunks=(330, 2)), da.from_array(y, chunks=200)
+    here = mm.calibrator("ts", logits=True).fit(logits, y)
+    assert mm.calibrator("ts", logits=True).fit(scores, labels).beta_ == pytest.approx(here.beta_, rel=1e-10)
     weight = np.arange(ROWS) % 3
     for dtype in (np.float32, np.float64):
         p = softmax(logits).astype(dtype)
@@ -164,7 +193,7 @@ def test_what_else_needs_rows_says_so(client, tables):
     with pytest.raises(ValueError, match="all rows at once"):
         (mm.TemperatureScaling(logits=True) >> OwnMap()).fit(scores, y)
     with pytest.raises(ValueError, match="sample"):
-        mm.compare(scores, y, logits=True)
+        compare(scores, y, logits=True)
 
 
 class OwnMap:
@@ -279,7 +308,8 @@ def _largest(dask_worker):
 
 
 def test_only_statistics_travel(client):
-    # Chunks of 400 kB; statistics of temperature scaling and of a kernel estimate are far smaller.
+    # Chunks of 400 kB; statistics of temperature scaling and of a kernel estimate are far smaller, and so is the part
+    # of a chunk that goes into a first look at the rows.
     plugin = LargestTransfer()
     client.register_plugin(plugin, name="largest")
     rows, n_classes, chunk = 8000, 50, 1000
@@ -291,11 +321,10 @@ def test_only_statistics_travel(client):
     scores = da.map_blocks(
         make, chunks=((chunk,) * (rows // chunk), (n_classes,)), dtype=np.float64, meta=np.empty((0, 0))
     )
-    labels = scores.argmax(axis=1)
-    mm.calibrator("platt", logits=True).fit(scores[:, :2], (labels == 1).astype(int))
-    source = read_rows(scores, da.from_array(np.arange(rows) % n_classes, chunks=chunk), logits=True)
-    source.class_weights()
-    mm.calibration_error(scores, np.arange(rows) % n_classes, logits=True)
+    labels = np.arange(rows) % n_classes
+    fitted = mm.calibrator("ts", logits=True).fit(scores, labels)
+    mm.calibration_error(scores, labels, logits=True)
+    mm.calibration_gain(scores, fitted, labels, logits=True)
     for result, transfer in client.run(_largest).values():
         assert 0 < result < chunk * n_classes * 8 / 4
         assert transfer < chunk * n_classes * 8 / 4

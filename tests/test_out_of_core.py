@@ -8,8 +8,8 @@ import pytest
 
 from .conftest import make_problem, softmax
 
-ROWS, CLASSES = 20_000, 1000  # 80 MB of float32
-LIMIT = 48_000_000  # bytes over what the process has before it starts
+ROWS, CLASSES = 32_000, 1000  # 128 MB of float32
+LIMIT = 80_000_000  # bytes over what the process has before it starts
 
 CHILD = """
 import resource, sys

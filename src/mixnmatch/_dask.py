@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -17,6 +18,8 @@ from mixnmatch._passes import asked_block_bytes, engine, single_threaded_blas, t
 T = TypeVar("T")
 # Statistics that a task of the tree adds up.
 BRANCHES = 8
+# What a pass needs to know goes along with each of its tasks up to so many bytes, and else once to each worker.
+SMALL_JOB = 1 << 14
 # Statistics come with their arguments, once for each pass: Dask warns of graphs larger than this.
 LARGE_GRAPH = "4 GiB"
 
@@ -60,7 +63,7 @@ def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, com
     ``start`` is the first row of a chunk. Only what ``work`` returns travels: reading a chunk and working on it are one
     task wherever Dask can fuse them. Chunks without rows are left out.
     """
-    import dask
+    import cloudpickle
     import dask.array as da
     from dask.array.optimization import optimize
     from dask.delayed import Delayed, delayed
@@ -69,15 +72,19 @@ def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, com
 
     rows = arrays[0].chunks[0]
     token = uuid4().hex
-    job = delayed(_Job(work, args, rows), name=f"mixnmatch-job-{token}", traverse=False)
+    job: Any = _Job(work, args, rows)
+    if len(cloudpickle.dumps(job)) > SMALL_JOB:
+        job = delayed(job, name=f"mixnmatch-job-{token}", traverse=False)
     pairs = [part for array in arrays for part in (array, "ij"[: array.ndim])]
+    # The classes, in one chunk, stay an axis: Dask does not fuse what is contracted.
+    axes = max(("ij"[: array.ndim] for array in arrays), key=len)
     leaves = da.blockwise(
-        _leaf, "i", ArrayBlockIdDep((rows,)), "i", job, None, *pairs,
+        _leaf, axes, ArrayBlockIdDep((rows,)), "i", job, None, *pairs,
         name=f"mixnmatch-{getattr(work, '__name__', 'pass')}-{token}",
-        dtype=object, meta=np.empty(0, dtype=object), align_arrays=False,
+        dtype=object, meta=np.empty((0,) * len(axes), dtype=object), align_arrays=False,
     )  # fmt: skip
     root = f"mixnmatch-total-{token}"
-    keys: list[Any] = [(leaves.name, k) for k, size in enumerate(rows) if size]
+    keys: list[Any] = [(leaves.name, k, *(0 for _ in axes[1:])) for k, size in enumerate(rows) if size]
     layer: dict[Any, Any] = {}
     while len(keys) > BRANCHES:
         groups = [keys[k : k + BRANCHES] for k in range(0, len(keys), BRANCHES)]
@@ -85,9 +92,21 @@ def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, com
         layer.update({key: (_fold, group, combine) for key, group in zip(keys, groups, strict=True)})
     layer[root] = (_fold, keys, combine)
     graph = optimize(HighLevelGraph.from_collections(root, layer, dependencies=[leaves]), [root])
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGE_GRAPH}):
+    with _large_graphs_allowed():
         result: T = Delayed(root, graph).compute()
     return result
+
+
+def _large_graphs_allowed() -> AbstractContextManager[Any]:
+    """No warning of large graphs; before `distributed` is loaded its settings must be left alone."""
+    import dask
+
+    if "distributed" not in sys.modules:
+        return nullcontext()
+    allowed: AbstractContextManager[Any] = dask.config.set(
+        {"distributed.admin.large-graph-warning-threshold": LARGE_GRAPH}
+    )
+    return allowed
 
 
 class _Job:
@@ -106,8 +125,7 @@ class _Job:
 
 
 def _leaf(number: tuple[int, ...], job: _Job, *chunks: Any) -> Any:
-    # A contracted axis (the classes) comes as a list of its chunks, of which there is one.
-    return job.run(number[0], [chunk[0] if isinstance(chunk, list) else chunk for chunk in chunks])
+    return job.run(number[0], list(chunks))
 
 
 def _fold(parts: list[Any], combine: Callable[[Any, Any], Any]) -> Any:
