@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +34,43 @@ def atomic_write(path: Path, content: bytes | Callable[[Any], None]) -> None:
         raise
 
 
-def _usual_mode(temporary: str, target: Path) -> None:
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """A new folder to write to, that takes the place of ``path`` once all has gone well."""
+    path = Path(path)
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+    try:
+        yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                with file.open("rb") as written:
+                    os.fsync(written.fileno())
+        _usual_mode(str(temporary), path, new=0o777)
+        _swap(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _swap(new: Path, path: Path) -> None:
+    """Put a folder where ``path`` is; what was there is left where the new one was."""
+    if not path.exists():
+        new.rename(path)
+        return
+    exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    # Linux exchanges two names in one step: AT_FDCWD, RENAME_EXCHANGE.
+    if exchange is not None and exchange(-100, os.fsencode(new), -100, os.fsencode(path), 2) == 0:
+        return
+    aside = path.with_name(f".{path.name}.old.part")  # elsewhere it takes two steps, the old folder being kept whole
+    path.rename(aside)
+    new.rename(path)
+    aside.rename(new)
+
+
+def _usual_mode(temporary: str, target: Path, new: int = 0o666) -> None:
     """Permissions of the file that is replaced, or of a new file as the umask makes it."""
     if target.exists():
         os.chmod(temporary, target.stat().st_mode & 0o777)
         return
     mask = os.umask(0)
     os.umask(mask)
-    os.chmod(temporary, 0o666 & ~mask)
+    os.chmod(temporary, new & ~mask)

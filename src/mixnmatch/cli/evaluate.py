@@ -95,7 +95,7 @@ def command(
 ) -> None:
     """Measure, before and after."""
     from mixnmatch.cli.display import progress
-    from mixnmatch.cli.inputs import aligned, load_map
+    from mixnmatch.cli.inputs import aligned, calibrated, load_map
 
     map_ = None if map_file is None else load_map(map_file)
     table = reading.read(scores, like=map_)
@@ -112,7 +112,7 @@ def command(
         sides = {"before": Side(table, table.scores, table.logits, reading.weighting, asked)}
         step()
         if map_ is not None:
-            sides["after"] = Side(table, map_.predict_proba(table.scores), False, reading.weighting, asked)
+            sides["after"] = Side(table, calibrated(map_, table.scores), False, reading.weighting, asked)
         step()
     gain = None if map_ is None else _gain(table, sides, map_, reading.weighting, confidence)
     if as_json:

@@ -66,7 +66,7 @@ def command(
     """Fit, save, and say what was learned."""
     from time import perf_counter
 
-    from mixnmatch.cli.inputs import measure
+    from mixnmatch.cli.inputs import calibrated, measure
     from mixnmatch.io import check_output
 
     check_output(output, [".json"], force=force)
@@ -76,7 +76,7 @@ def command(
     map_.fit(table.scores, table.labels, sample_weight=table.weights)
     seconds = perf_counter() - start
     before = measure(table.scores, table, logits=table.logits, weighting=reading.weighting)
-    after = measure(map_.predict_proba(table.scores), table, logits=False, weighting=reading.weighting)
+    after = measure(calibrated(map_, table.scores), table, logits=False, weighting=reading.weighting)
     map_.save(output)
     if as_json:
         print_json(_as_dict(map_, method, table, before, after, seconds, output))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from mixnmatch.cli.options import Reading
 from mixnmatch.io import FileError, ScoreTable, read_table
 from mixnmatch.io.files import listed
 
+# Bytes of mapped scores that are calibrated at a time.
+MAPPED_BYTES = 1 << 24
+
 
 def read_checked(
     path: Path,
@@ -25,6 +29,7 @@ def read_checked(
     need_labels: bool = True,
     logits: bool | None = None,
     classes: NDArray[Any] | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> ScoreTable:
     """Read a file and check all of its values, so that errors name the file.
 
@@ -40,6 +45,7 @@ def read_checked(
         weights=reading.weights,
         classes=reading.classes,
         need_labels=need_labels,
+        progress=progress,
     )
     if reading.importance and table.weights is None:
         raise FileError(path, "--importance is about weights, but there are none; name them: --weights")
@@ -140,6 +146,31 @@ def load_map(path: Path) -> Any:
     return load(path)
 
 
+def calibrated(map_: Any, scores: NDArray[Any]) -> NDArray[Any]:
+    """Probabilities of all rows."""
+    return _row_wise(map_.predict_proba, scores)
+
+
+def _row_wise(function: Callable[[NDArray[Any]], NDArray[Any]], scores: NDArray[Any]) -> NDArray[Any]:
+    """A function of all rows; where the scores are in a mapped file, so is the result."""
+    from mixnmatch._passes import row_ranges
+    from mixnmatch._spool import spool
+
+    if not isinstance(scores, np.memmap):
+        return function(scores)
+    row_bytes = 8 * (1 if scores.ndim == 1 else scores.shape[1])
+    ranges = row_ranges(len(scores), row_bytes, block_bytes=MAPPED_BYTES)
+    with spool((function(scores[start:stop]), None) for start, stop in ranges) as rows:
+        return rows.scores
+
+
+def _in_order(table: ScoreTable, order: list[int]) -> ScoreTable:
+    """The table with its columns, and their names, in another order."""
+    assert table.classes is not None
+    scores = _row_wise(lambda rows: np.ascontiguousarray(rows[:, order]), table.scores)
+    return replace(table, scores=scores, classes=table.classes[order])
+
+
 def map_logits(map_: Any) -> bool:
     """Whether a map takes logits."""
     return bool(map_._input_settings()["logits"])
@@ -164,8 +195,7 @@ def aligned(table: ScoreTable, map_: Any, map_path: Path) -> ScoreTable:
         if set(names) == set(known):
             if list(names) == known:
                 return table
-            order = [names.index(name) for name in known]
-            return replace(table, scores=np.ascontiguousarray(table.scores[:, order]), classes=table.classes[order])
+            return _in_order(table, [names.index(name) for name in known])
     why = f"its classes are {listed(table.classes.tolist())}, but {map_path} was fitted with {listed(known)}"
     raise FileError(table.path, why)
 
@@ -189,5 +219,4 @@ def same_kind(other: ScoreTable, table: ScoreTable) -> ScoreTable:
     names, known = other.classes.tolist(), table.classes.tolist()
     if other.scores.ndim == 1 or set(names) != set(known):
         raise FileError(other.path, f"its classes are {listed(names)}, but those of {table.path} are {listed(known)}")
-    order = [names.index(name) for name in known]
-    return replace(other, scores=np.ascontiguousarray(other.scores[:, order]), classes=other.classes[order])
+    return _in_order(other, [names.index(name) for name in known])

@@ -111,13 +111,16 @@ class Reading:
 
         What the file leaves open is as in ``like``: a map that is to be applied, or a table that was read before.
         """
+        from mixnmatch.cli.display import reporting
         from mixnmatch.cli.inputs import map_logits, names_of, read_checked
 
-        if like is None:
-            return read_checked(path, self, need_labels=need_labels)
+        known: dict[str, Any] = {}
         if hasattr(like, "predict_proba"):
-            return read_checked(path, self, need_labels=need_labels, logits=map_logits(like), classes=like.classes_)
-        return read_checked(path, self, need_labels=need_labels, logits=like.logits, classes=names_of(like))
+            known = {"logits": map_logits(like), "classes": like.classes_}
+        elif like is not None:
+            known = {"logits": like.logits, "classes": names_of(like)}
+        with reporting("Reading") as progress:
+            return read_checked(path, self, need_labels=need_labels, progress=progress, **known)
 
 
 # Shown under a heading of their own.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ def read_table(
     weights: str | None = None,
     classes: Sequence[str] | None = None,
     need_labels: bool = True,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> ScoreTable:
     """Read scores, labels and weights from a file.
 
@@ -51,6 +52,8 @@ def read_table(
         Names of the classes, in the order of the columns.
     need_labels : bool
         Whether a file without labels is an error.
+    progress : callable, optional
+        Called with rows done, all rows and the name of a file, while parquet files are read.
 
     Raises
     ------
@@ -66,7 +69,7 @@ def read_table(
         raise unknown_ending(path, READABLE)
     _check_options(path, ending, tabular=tabular, labels=labels, label_column=label_column, columns=columns)
     if tabular:
-        table = _read_tabular(path, ending, logits, label_column, columns, weights, need_labels)
+        table = _read_tabular(path, ending, logits, label_column, columns, weights, need_labels, progress)
     elif ending == ".npz":
         table = read_npz(path, logits=logits, weights=weights, need_labels=need_labels)
     else:
@@ -90,12 +93,17 @@ def _read_tabular(
     patterns: Sequence[str],
     weights: str | None,
     need_labels: bool,
+    progress: Callable[[int, int, str], None] | None,
 ) -> ScoreTable:
+    asked: dict[str, Any] = {"label": label, "weights": weights, "patterns": patterns, "need_labels": need_labels}
     if ending == ".csv":
-        from mixnmatch.io.text import read_csv as read
+        from mixnmatch.io.text import read_csv
+
+        found = read_csv(path, **asked)
     else:
-        from mixnmatch.io.parquet import read_parquet as read
-    found = read(path, label=label, weights=weights, patterns=patterns, need_labels=need_labels)
+        from mixnmatch.io.parquet import read_parquet
+
+        found = read_parquet(path, **asked, progress=progress)
     return ScoreTable(
         path,
         found.scores,

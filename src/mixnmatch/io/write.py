@@ -92,7 +92,7 @@ def _write_csv(path: Path, arrays: Arrays) -> None:
 
 
 def _write_parquet(path: Path, arrays: Arrays) -> None:
-    from mixnmatch.io.parquet import pyarrow
+    from mixnmatch.io.dataset import pyarrow
 
     arrow = pyarrow(path)
     names, extra = _columns(path, arrays)

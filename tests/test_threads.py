@@ -1,0 +1,44 @@
+"""One fitted map used from many threads, and fits side by side, give what one thread gives, bit for bit."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from mixnmatch import calibrator, calibrators, engine
+from tests.conftest import make_problem
+
+NAMES = [line.name for line in calibrators()]
+LOGITS, Y = make_problem(300, 4, seed=21)
+OTHERS = [make_problem(150 + 10 * k, 4, seed=30 + k)[0] for k in range(8)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_map_in_eight_threads(name):
+    fitted = calibrator(name, logits=True).fit(LOGITS, Y)
+    with engine(block_bytes=2000):  # several blocks a call, so that calls meet in the shared pool
+        alone = [fitted.predict_proba(scores) for scores in OTHERS]
+    with ThreadPoolExecutor(8) as pool:
+
+        def work(k):
+            with engine(block_bytes=2000):
+                return [fitted.predict_proba(OTHERS[(k + step) % 8]) for step in range(8)]
+
+        together = list(pool.map(work, range(8)))
+    for k, answers in enumerate(together):
+        for step, answer in enumerate(answers):
+            np.testing.assert_array_equal(answer, alone[(k + step) % 8])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("auto", "gpc")])
+def test_fits_side_by_side(name):
+    problems = [make_problem(120 + k, 3, seed=50 + k) for k in range(8)]
+
+    def fit(problem):
+        return calibrator(name, logits=True).fit(*problem).predict_proba(problem[0])
+
+    alone = [fit(problem) for problem in problems]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(fit, problems))
+    for one, other in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(one, other)
