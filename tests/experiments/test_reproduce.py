@@ -245,6 +245,16 @@ def test_slow_methods_see_fewer_splits(manifest, tmp_path):
     assert count == {"ts": 2 * 3, "gpc": 2 * 1}
 
 
+def test_a_learning_curve_without_its_end_is_left_out(manifest, tmp_path):
+    plan = plan_of(manifest, methods=("ts",), parts=("table3",), repetitions=1)
+    run(plan, tmp_path)
+    assert len(collect(plan, tmp_path)) == 2 * 3 * 2
+    entry = plan.entries[0]
+    last = curve_units(entry, load(entry, tmp_path), 1, 0)[-1]
+    last.path(tmp_path).unlink()
+    assert {record["row"] for record in collect(plan, tmp_path)} == {"Small shifted"}
+
+
 # What follows works on made-up records.
 
 
