@@ -1,6 +1,6 @@
 """Draw the pictures of the README and the documentation: `python docs/make_images.py`.
 
-All of them come from the embedded sample, so that anyone gets the same ones.
+What shows data comes from the embedded sample, so that anyone gets the same pictures.
 """
 
 from __future__ import annotations
@@ -10,6 +10,10 @@ from pathlib import Path
 import matplotlib
 
 matplotlib.use("Agg")
+
+from typing import Any
+
+from matplotlib.figure import Figure
 
 from mixnmatch import ReliabilityDisplay, calibrator, load_sample
 
@@ -28,6 +32,86 @@ def reliability() -> None:
     display.figure_.savefig(FOLDER / "reliability.png", dpi=110, metadata={"Software": None})
 
 
+# What is learned is drawn in this colour (Okabe and Ito's vermillion), all else in grey.
+LEARNED = "#D55E00"
+PLAIN = "#444444"
+
+
+class Scheme:
+    """A schematic figure: boxes, arrows and words, in units of boxes."""
+
+    def __init__(self, width: float, height: float):
+        self.figure = Figure(figsize=(width, height))
+        self.axes: Any = self.figure.add_axes((0, 0, 1, 1))
+        self.axes.set(xlim=(0, width), ylim=(0, height))
+        self.axes.axis("off")
+
+    def box(self, x: float, y: float, text: str, *, learned: bool = False) -> Any:
+        """A box around (x, y), to draw arrows between."""
+        color = LEARNED if learned else PLAIN
+        style = {"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": color, "linewidth": 1.4}
+        return self.axes.text(x, y, text, ha="center", va="center", fontsize=11, color=color, bbox=style)
+
+    def arrow(self, start: Any, end: Any, text: str = "", *, learned: bool = False) -> None:
+        """An arrow from box to box, with words above it."""
+        color = LEARNED if learned else PLAIN
+        style = {"arrowstyle": "-|>", "color": color, "linewidth": 1.2, "shrinkA": 2, "shrinkB": 2}
+        ends = {"patchA": start.get_bbox_patch(), "patchB": end.get_bbox_patch()}
+        first, last = start.get_position(), end.get_position()
+        self.axes.annotate("", last, first, arrowprops=style | ends)
+        if text:
+            middle = (first[0] + last[0]) / 2, (first[1] + last[1]) / 2 + 0.1
+            self.axes.text(*middle, text, ha="center", va="bottom", fontsize=11, color=color)
+
+    def save(self, name: str) -> None:
+        """Write the picture."""
+        self.figure.savefig(FOLDER / f"{name}.png", dpi=130, metadata={"Software": None})
+
+
+def model_ensemble() -> None:
+    """The paper's figure of the model ensemble: M maps of one family, mixed with weights."""
+    scheme = Scheme(7.6, 2.6)
+    scores, mixed, result = (
+        scheme.box(0.8, 1.3, "scores $z$"),
+        scheme.box(5.3, 1.3, "$\\sum$"),
+        scheme.box(6.8, 1.3, "result"),
+    )
+    for y, number in ((2.2, "1"), (1.3, "2"), (0.3, "M")):
+        member = scheme.box(2.9, y, f"$T(z;\\,\\theta_{number})$", learned=True)
+        scheme.arrow(scores, member)
+        scheme.arrow(member, mixed, f"$w_{number}$", learned=True)
+    scheme.axes.text(2.9, 0.8, "⋮", ha="center", va="center", fontsize=12, color=PLAIN)
+    scheme.arrow(mixed, result)
+    scheme.save("model-ensemble")
+
+
+def data_ensemble() -> None:
+    """The paper's figure of the data ensemble: all entries of the table teach one function."""
+    scheme = Scheme(7.6, 2.6)
+    pooled, learned = scheme.box(2.8, 1.3, "$n L$ pairs"), scheme.box(4.4, 1.3, "one $g$", learned=True)
+    result = scheme.box(6.4, 1.3, "$g(z_l)\\,/\\,\\sum_k g(z_k)$")
+    for y, label in ((2.2, "$(z_1, y_1)$"), (1.3, "$(z_2, y_2)$"), (0.3, "$(z_L, y_L)$")):
+        scheme.arrow(scheme.box(0.9, y, label), pooled)
+    scheme.axes.text(0.9, 0.8, "⋮", ha="center", va="center", fontsize=12, color=PLAIN)
+    scheme.arrow(pooled, learned, learned=True)
+    scheme.arrow(learned, result)
+    scheme.save("data-ensemble")
+
+
+def composition() -> None:
+    """The paper's figure of the composition: a parametric map, then a non-parametric one."""
+    scheme = Scheme(7.6, 1.1)
+    scores, result = scheme.box(0.8, 0.55, "scores $z$"), scheme.box(6.9, 0.55, "result")
+    first = scheme.box(2.7, 0.55, "efficient map\n(TS, ETS)", learned=True)
+    second = scheme.box(4.9, 0.55, "expressive map\n(IROvA, IRM)", learned=True)
+    for start, end in ((scores, first), (first, second), (second, result)):
+        scheme.arrow(start, end)
+    scheme.save("composition")
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     reliability()
+    model_ensemble()
+    data_ensemble()
+    composition()

@@ -238,11 +238,31 @@ def test_joblib_backends_can_be_chosen(manifest, tmp_path):
     assert numbers(tmp_path / "threads") == numbers(tmp_path / "plain")
 
 
+def test_units_run_on_dask(manifest, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    plan = plan_of(manifest, splits=2, methods=("ts",), parts=("table1",))
+    settings = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with distributed.Client(**settings):
+        reproduce(plan, tmp_path / "dask", jobs=2, backend="dask")
+    reproduce(plan, tmp_path / "plain")
+    assert numbers(tmp_path / "dask") == numbers(tmp_path / "plain")
+
+
 def test_slow_methods_see_fewer_splits(manifest, tmp_path):
     plan = plan_of(manifest, splits=3, slow_splits=1, methods=("ts", "gpc"), parts=("table1",))
     run(plan, tmp_path)
     count = {key: sum(one["method"] == key for one in collect(plan, tmp_path)) for key in ("ts", "gpc")}
     assert count == {"ts": 2 * 3, "gpc": 2 * 1}
+
+
+def test_a_learning_curve_without_its_end_is_left_out(manifest, tmp_path):
+    plan = plan_of(manifest, methods=("ts",), parts=("table3",), repetitions=1)
+    run(plan, tmp_path)
+    assert len(collect(plan, tmp_path)) == 2 * 3 * 2
+    entry = plan.entries[0]
+    last = curve_units(entry, load(entry, tmp_path), 1, 0)[-1]
+    last.path(tmp_path).unlink()
+    assert {record["row"] for record in collect(plan, tmp_path)} == {"Small shifted"}
 
 
 # What follows works on made-up records.
@@ -371,6 +391,6 @@ def test_the_synthetic_study_runs_once(tmp_path, monkeypatch):
     assert not study.run_study(tmp_path / "s", repetitions=2, seed=0, jobs=1)
     assert study.run_study(tmp_path / "s", repetitions=3, seed=0, jobs=1)
     assert calls == [2, 3]
-    text = to_markdown(study.study_blocks(tmp_path / "s"))
+    text = to_markdown(study.study_blocks(tmp_path / "s", tmp_path))
     assert "the paper's KDE" in text
     assert json.loads((tmp_path / "s" / "settings.json").read_text())["repetitions"] == 3

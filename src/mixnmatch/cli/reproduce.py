@@ -25,7 +25,9 @@ HELP = """Make the tables and figures of the Mix-n-Match paper from files of log
     \b
     Parts for --only
       table1, table2      top-label ECE and calibration gain over random splits
-      learning-curves     ECE and accuracy against calibration rows; table3, table4, figure1, measures rest on them
+      learning-curves     ECE and accuracy against calibration rows
+      table3, table4      expressive power and data efficiency, from the learning curves
+      figure1, measures   the paper's Figure 1 and its figure of the two measures
       claims, guidelines  what the paper says, beside what the results say
       synthetic           the study of estimators (Section 5.1, Appendix E)
     """
@@ -39,7 +41,7 @@ QUICK = {"splits": 3, "slow_splits": 1, "repetitions": 2, "study_repetitions": 2
     examples=(
         "mixnmatch reproduce logits/ -o out --quick",
         "mixnmatch reproduce logits.toml -o out --jobs 4",
-        "mixnmatch reproduce logits.toml -o out --only table1,table2 --methods ts,ets,irm --splits 20",
+        "mixnmatch reproduce logits.toml -o out --only table1 --methods ts,ets,irm --splits 20",
         "mixnmatch reproduce logits/ -o out --write-manifest logits.toml",
     ),
 )
@@ -61,6 +63,8 @@ QUICK = {"splits": 3, "slow_splits": 1, "repetitions": 2, "study_repetitions": 2
 @click.option(
     "--study-repetitions", type=click.IntRange(2), metavar="N", help="Of the synthetic study [default: 1000]."
 )
+@click.option("--cache", type=FILE, metavar="FOLDER", help="Folder for results [default: cache, in the output folder].")
+@click.option("--study", type=FILE, metavar="FOLDER", help="Folder of the synthetic study [default: synthetic, there].")
 @click.option("--quick", is_flag=True, help="A few splits and repetitions, to see everything once.")
 @click.option(
     "--jobs", type=int, default=None, metavar="N", help="Processes [default: as many as there are processors]."
@@ -81,6 +85,8 @@ def command(
     slow_splits: int | None,
     repetitions: int | None,
     study_repetitions: int | None,
+    cache: Path | None,
+    study: Path | None,
     quick: bool,
     jobs: int | None,
     backend: str | None,
@@ -103,7 +109,7 @@ def command(
     settings = {key: value for key, value in asked.items() if value is not None}
     if quick:
         settings = QUICK | settings
-    study = settings.pop("study_repetitions", 1000)
+    study_repetitions = settings.pop("study_repetitions", 1000)
     plan = _plan(entries, only, methods, rows, seed, settings)
     with ExitStack() as stack:
         outcome = reproduce(
@@ -111,7 +117,9 @@ def command(
             output,
             jobs=jobs or os.cpu_count() or 1,
             backend=backend,
-            study_repetitions=study,
+            cache=cache,
+            study=study,
+            study_repetitions=study_repetitions,
             compute=not no_run,
             force=force,
             command=typed(),

@@ -20,6 +20,8 @@ from mixnmatch.maps.temperature import LOOK, check_loss, fit_beta, keep_informat
 Array = NDArray[np.float64]
 # Sums of g below this are taken in logarithms.
 TINY = 1e-250
+# Rows on which the first start is sought: it only has to be in the right valley.
+START = 256
 # On a sample of the rows, starts are only followed until it is clear which of them is best.
 LOOSE = 1e-8
 # Mean loss and its gradient at packed parameters.
@@ -223,7 +225,9 @@ class Ensemble(CalibrationMap):
 
         look = source.look(LOOK)
         mean, on_look = _mean_on(source, members), _mean_on(look, members)
-        single = members.pack(np.tile(family.single(look, floor, self.loss), (self.free, 1)), members.first_only())
+        single = members.pack(
+            np.tile(family.single(source.look(START), floor, self.loss), (self.free, 1)), members.first_only()
+        )
         single = _polish(on_look, members, single)
         alone = _polish(mean, members, single)
         best = alone if members.size == 1 else _mix(mean, on_look, members, alone)

@@ -14,6 +14,8 @@ from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.temperature import LOOK, check_loss, descend, fit_beta, keep_informative, log_softmax
 
 Vector = NDArray[np.float64]
+# Probabilities above this are mixed as they are, others through their logarithms.
+SMALLEST_MIXED = 1e-290
 # Nodes of the scan over beta, as multiples of the inverse temperature that is best for temperature scaling alone.
 SCAN = 2.0 ** np.array([-4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0])
 
@@ -109,9 +111,24 @@ class EnsembleTemperatureScaling(CalibrationMap):
 
     def _log_proba(self, block: Block) -> Vector:
         u = block.log_scores(self.log_floor_).astype(np.float64)
+        u -= u.max(axis=1, keepdims=True)
+        w1, w2, w3 = self.member_weights_
+        mixed = w1 * _shares(self.beta_ * u)
+        mixed += w2 * _shares(u.copy())
+        mixed += w3 / u.shape[1]
+        if mixed.min() > SMALLEST_MIXED:
+            return np.asarray(np.log(mixed, out=mixed))
+        # Entries that underflow are told apart by their logarithms alone.
         w1, w2, w3 = np.log(np.maximum(self.member_weights_, np.finfo(float).tiny))
         mixed = np.logaddexp(w1 + log_softmax(self.beta_ * u), w2 + log_softmax(u))
         return np.asarray(np.logaddexp(mixed, w3 - np.log(u.shape[1])))
+
+
+def _shares(u: Vector) -> Vector:
+    """Softmax of rows whose largest entry is 0, in place."""
+    np.exp(u, out=u)
+    u /= u.sum(axis=1, keepdims=True)
+    return u
 
 
 def simplex_minimum(gram: NDArray[np.float64], linear: Vector) -> Vector:

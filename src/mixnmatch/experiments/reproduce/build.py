@@ -16,6 +16,7 @@ from mixnmatch.io import FileError
 __all__ = ["Outcome", "reproduce"]
 
 CACHE = "cache"
+PAGE = "index.md"
 STUDY = "synthetic"
 
 
@@ -34,6 +35,8 @@ def reproduce(
     *,
     jobs: int = 1,
     backend: str | None = None,
+    cache: Path | None = None,
+    study: Path | None = None,
     study_repetitions: int = 1000,
     compute: bool = True,
     force: bool = False,
@@ -47,12 +50,16 @@ def reproduce(
     plan : Plan
         What to run.
     folder : Path
-        Where everything goes. Results are kept in ``cache`` there, each as it is found: a run that was stopped goes on
-        from them, and one with more splits or methods adds to them.
+        Where everything goes.
     jobs : int
         Processes. The numbers do not depend on it.
     backend : str, optional
         Backend of joblib, such as "loky", "dask" or "ray".
+    cache : Path, optional
+        Where results are kept, each as it is found: a run that was stopped goes on from them, and one with more splits
+        or methods adds to them. By default a folder ``cache`` in ``folder``.
+    study : Path, optional
+        Where the synthetic study is, or goes. By default a folder ``synthetic`` in ``folder``.
     study_repetitions : int
         Repetitions of the synthetic study.
     compute : bool
@@ -67,7 +74,7 @@ def reproduce(
     from joblib import parallel_config
 
     _check_folder(folder, force=force)
-    cache = folder / CACHE
+    cache, study = cache or folder / CACHE, study or folder / STUDY
     cache.mkdir(parents=True, exist_ok=True)
     units = 0
     chosen: Any = nullcontext() if backend is None else parallel_config(backend=backend)
@@ -78,15 +85,16 @@ def reproduce(
             tell = None if progress is None else progress("synthetic study")
             steps = iter(range(1, 10**6))
             message = None if tell is None else (lambda text: tell(next(steps), 0, text))
-            run_study(folder / STUDY, repetitions=study_repetitions, seed=plan.seed, jobs=jobs, progress=message)
+            run_study(study, repetitions=study_repetitions, seed=plan.seed, jobs=jobs, progress=message)
     failed = failures(plan, cache)
-    study = study_blocks(folder / STUDY) if "synthetic" in plan.parts else []
-    files = write_all(folder, plan, collect(plan, cache), command=command, failures=failed, study=study)
+    blocks = study_blocks(study, folder) if "synthetic" in plan.parts else []
+    files = write_all(folder, plan, collect(plan, cache), command=command, failures=failed, study=blocks)
     return Outcome(units, failed, tuple(files))
 
 
 def _check_folder(folder: Path, *, force: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise FileError(folder, "is a file; name a folder")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / CACHE).is_dir() and not force:
+    ours = (folder / CACHE).is_dir() or (folder / PAGE).exists()
+    if folder.is_dir() and any(folder.iterdir()) and not ours and not force:
         raise FileError(folder, "holds other files; pass --force to write there all the same")

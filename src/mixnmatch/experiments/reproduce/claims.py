@@ -110,7 +110,7 @@ def _by_classes(results: Results, values: dict[str, float], digits: int = 2) -> 
     groups: dict[str, list[float]] = {}
     for name, value in values.items():
         groups.setdefault(_size_of(results.entries[name]), []).append(value)
-    parts = [f"{label} {np.median(groups[label]):.{digits}f}" for label in SIZES if label in groups]
+    parts = [f"{label} {np.median(groups[label]):z.{digits}f}" for label in SIZES if label in groups]
     return f"Medians by classes: {', '.join(parts)}."
 
 

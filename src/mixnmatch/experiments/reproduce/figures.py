@@ -28,7 +28,7 @@ COLUMNS: Final = 4
 
 
 def _title(entry: Entry) -> str:
-    return f"{entry.dataset}, {entry.model}{' (simulated)' if entry.simulated else ''}"
+    return f"{entry.dataset}, {entry.label}"
 
 
 def _plot(axis: Any, results: Results, entry: Entry, metric: str, keys: Sequence[str]) -> None:

@@ -21,6 +21,9 @@ __all__ = ["Data", "load", "parts_of"]
 Part = tuple[NDArray[Any], NDArray[Any], bool]
 # Entries whose arrays a process keeps, because work goes round all of them.
 KEPT = 64
+# Rows of a simulator that tell one from another, and its network where none is named.
+PROBE = 64
+DEFAULT_NETWORK = "densenet161"
 TOP_ARRAYS = ("top5_probs", "top5_classes")
 
 
@@ -115,14 +118,16 @@ def _top_part(path: Path) -> Part:
 
 
 def _simulated(entry: Entry, cache: Path) -> Data:
-    from mixnmatch.experiments import imagenet_simulator
+    """Draws of a simulator, kept in a file under a name that the first rows give: a changed simulator is drawn anew."""
+    from mixnmatch.experiments.imagenet_simulator import simulate
 
-    source = Path(imagenet_simulator.__file__).read_bytes()
-    digest = _hash(source, f"{entry.simulated} {entry.rows} {entry.classes} {entry.seed}".encode())
+    _, _, network = entry.simulated.partition("-")
+    network = network or DEFAULT_NETWORK
+    digest = _hash(_digest(*simulate(PROBE, seed=entry.seed, model=network)).encode(), str(entry.rows).encode())
     paths = [cache / f"simulated-{digest}-{name}.npy" for name in ("logits", "labels")]
     if not all(path.exists() for path in paths):
         cache.mkdir(parents=True, exist_ok=True)
-        made = imagenet_simulator.simulate(entry.rows, seed=entry.seed)
+        made: tuple[NDArray[Any], NDArray[Any]] = simulate(entry.rows, seed=entry.seed, model=network)
         for path, array in zip(paths, made, strict=True):
             atomic_write(path, partial(_save, array))
     scores, labels = (np.load(path, mmap_mode="r") for path in paths)

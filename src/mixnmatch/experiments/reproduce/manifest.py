@@ -16,7 +16,6 @@ from mixnmatch.io.files import FileError, check_input
 __all__ = ["Entry", "read_manifest", "scan", "write_manifest"]
 
 SPLITS = ("random", "given", "top-label")
-SIMULATORS = ("imagenet",)
 PICKLES = (".p", ".pkl", ".pickle")
 ENDINGS = (".npz", ".npy", *PICKLES)
 # Endings of the two files of a pair.
@@ -50,7 +49,7 @@ class Entry:
     group : str
         Heading under which the row stands; the data set by default.
     simulated : str
-        Name of a simulator, in place of files.
+        A simulator in place of files: "imagenet", or one of its networks, such as "imagenet-resnet50".
     rows, seed : int
         What the simulator is asked for.
     """
@@ -71,6 +70,11 @@ class Entry:
     def name(self) -> str:
         """What the row is called."""
         return f"{self.dataset} {self.model}"
+
+    @property
+    def label(self) -> str:
+        """The model, and whether it is simulated."""
+        return f"{self.model} (simulated)" if self.simulated else self.model
 
     @property
     def heading(self) -> str:
@@ -129,6 +133,13 @@ def _entry(path: Path, number: int, row: dict[str, Any]) -> Entry:
     return entry
 
 
+def simulators() -> list[str]:
+    """Values of ``simulated``."""
+    from mixnmatch.experiments.imagenet_simulator import MODELS
+
+    return ["imagenet", *(f"imagenet-{name}" for name in MODELS)]
+
+
 def _fits(value: Any, kind: Any) -> bool:
     if kind == "tuple[Path, ...]":
         return isinstance(value, list) and all(isinstance(item, str) for item in value)
@@ -147,8 +158,10 @@ def _check(path: Path, where: str, entry: Entry) -> None:
     if entry.classes < 2:
         raise FileError(path, f"{where}: classes must be at least 2, got {entry.classes}")
     if entry.simulated:
-        if entry.simulated not in SIMULATORS:
-            raise FileError(path, f"{where}: simulated must be one of {', '.join(SIMULATORS)}, got {entry.simulated!r}")
+        if entry.simulated not in simulators():
+            raise FileError(
+                path, f"{where}: simulated must be one of {', '.join(simulators())}, got {entry.simulated!r}"
+            )
         if entry.files:
             raise FileError(path, f"{where} is simulated and has files; it can only be one of the two")
         return

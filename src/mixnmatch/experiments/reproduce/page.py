@@ -59,8 +59,7 @@ def table_block(table: Table) -> list[Block]:
     """A table of the paper with its title and caption."""
     rows, bold = [], []
     for line in table.lines:
-        mark = " (simulated)" if line.entry.simulated else ""
-        rows.append([line.entry.dataset, f"{line.entry.model}{mark}", *(cell.text for cell in line.cells)])
+        rows.append([line.entry.dataset, line.entry.label, *(cell.text for cell in line.cells)])
         bold.append([False, False, *(cell.bold for cell in line.cells)])
     return [
         Heading(table.title, 3),

@@ -13,6 +13,7 @@ from mixnmatch.experiments.reproduce.methods import LEARNING, METHODS, method
 from mixnmatch.experiments.reproduce.units import (
     LARGE,
     Unit,
+    curve_sizes,
     curve_units,
     expression,
     missing,
@@ -169,7 +170,10 @@ def _named(unit: Unit, keys: Sequence[str], cache: Path) -> str:
 
 
 def collect(plan: Plan, cache: Path) -> list[Record]:
-    """All stored results that the plan asks for, one record for each unit and method."""
+    """All stored results that the plan asks for, one record for each unit and method.
+
+    A learning curve of which a size is missing is left out: its last point would not be its end.
+    """
     found: list[Record] = []
     for _, work in _stages(plan, cache):
         for one in work:
@@ -178,7 +182,22 @@ def collect(plan: Plan, cache: Path) -> list[Record]:
                 result = results.get(expression(key, logits=one.logits))
                 if result is not None and "failure" not in result:
                     found.append(_record(one.unit, key, result))
-    return found
+    partial = _partial_curves(plan, found, cache)
+    return [record for record in found if record["part"] == "split" or (record["row"], record["method"]) not in partial]
+
+
+def _partial_curves(plan: Plan, records: Sequence[Record], cache: Path) -> set[tuple[str, str]]:
+    """Rows and methods with results for some sizes of the learning curve, but not for all."""
+    known: dict[tuple[str, str], set[int]] = {}
+    for record in records:
+        if record["part"] == "curve":
+            known.setdefault((record["row"], record["method"]), set()).add(record["n_c"])
+    wanted = {
+        entry.name: {sizes.calibration for sizes in curve_sizes(entry, load(entry, cache))}
+        for entry in plan.entries
+        if any(row == entry.name for row, _ in known)
+    }
+    return {(row, key) for (row, key), sizes in known.items() if sizes != wanted[row]}
 
 
 def failures(plan: Plan, cache: Path) -> dict[tuple[str, str], str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,8 @@ def run_study(
     return True
 
 
-def study_blocks(folder: Path) -> list[Block]:
-    """What the study found in the paper's two cases, as a part of the page."""
+def study_blocks(folder: Path, page: Path) -> list[Block]:
+    """What the study found in the paper's two cases, as a part of a page in the folder ``page``."""
     if not (folder / SETTINGS).exists():
         return []
     settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
@@ -68,5 +69,6 @@ def study_blocks(folder: Path) -> list[Block]:
     )
     blocks: list[Block] = [Heading("Section 5.1 and Appendix E: the synthetic study"), Text(text)]
     blocks.append(Grid(["case", "estimator", *(f"n = {size}" for size in sizes)], lines, bold, left=2))
-    blocks += [Figure(f"{folder.name}/{name}", caption) for name, caption in PICTURES if (folder / name).exists()]
+    beside = Path(os.path.relpath(folder, page)).as_posix()
+    blocks += [Figure(f"{beside}/{name}", caption) for name, caption in PICTURES if (folder / name).exists()]
     return blocks

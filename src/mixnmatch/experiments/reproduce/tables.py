@@ -195,7 +195,7 @@ def row_table(results: Results) -> list[list[str]]:
         lines.append(
             [
                 entry.dataset,
-                entry.model + (" (simulated)" if entry.simulated else ""),
+                entry.label,
                 str(entry.classes),
                 "" if one is None or entry.split == "top-label" else str(one["n_c"]),
                 "" if one is None else str(one["n_e"]),
