@@ -49,6 +49,8 @@ if TYPE_CHECKING:
         VectorScaling,
     )
     from mixnmatch.maps.base import BinaryMap, CalibrationMap, accuracy_preserved
+    from mixnmatch.maps.curve import map_curve
+    from mixnmatch.maps.display import MapDisplay
     from mixnmatch.maps.shared_function import SharedFunction
     from mixnmatch.persistence import MapFileError, load
     from mixnmatch.registry import calibrator, calibrators
@@ -93,6 +95,8 @@ _HOMES = {
         "Uniform",
         "VectorScaling",
     ),
+    "mixnmatch.maps.curve": ("map_curve",),
+    "mixnmatch.maps.display": ("MapDisplay",),
     "mixnmatch.maps.base": ("BinaryMap", "CalibrationMap", "accuracy_preserved"),
     "mixnmatch.maps.shared_function": ("SharedFunction",),
     "mixnmatch.persistence": ("MapFileError", "load"),
@@ -117,6 +121,7 @@ __all__ = [
     "Identity",
     "IntraOrderPreserving",
     "Isotonic",
+    "MapDisplay",
     "MapFileError",
     "MatrixScaling",
     "NormalisedIsotonic",
@@ -143,6 +148,7 @@ __all__ = [
     "load",
     "load_sample",
     "log_loss",
+    "map_curve",
     "reliability_curve",
     "score_decomposition",
 ]

@@ -7,16 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from mixnmatch._drawing import COLOURS, GREY, LINES, MARKERS, pyplot, without_frame
 from mixnmatch.evaluation.reliability import ReliabilityCurve, reliability_curve, worst_classes
 from mixnmatch.maps.base import CalibrationMap
 
 __all__ = ["ReliabilityDisplay"]
-
-# Okabe and Ito's palette, told apart with every common kind of colour vision.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-LINES = ("-", "--", "-.", ":")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-GREY = "#777777"
 
 
 class ReliabilityDisplay:
@@ -180,7 +175,7 @@ class ReliabilityDisplay:
             return self._plot_panels(ax, figure)
         if ax is None:
             width, height, side = 5.0, 5.8, 4.1  # inches, with room for the density below the square
-            figure = _pyplot().figure(figsize=(width, height))
+            figure = pyplot().figure(figsize=(width, height))
             ax = figure.add_axes((0.7 / width, 1.35 / height, side / width, side / height))
         self.ax_, self.density_ax_, self.figure_ = ax, _density_axes(ax), ax.figure
         names = self.names or ("",) * len(self.curves)
@@ -196,7 +191,7 @@ class ReliabilityDisplay:
         columns = min(3, len(self.curves))
         rows = -(-len(self.curves) // columns)
         if figure is None:
-            figure = _pyplot().figure(figsize=(0.6 + 2.8 * columns, 0.3 + 3.5 * rows))
+            figure = pyplot().figure(figsize=(0.6 + 2.8 * columns, 0.3 + 3.5 * rows))
         width, height = 0.6 + 2.8 * columns, 0.3 + 3.5 * rows
         # In inches: panels of 2.4, 0.4 between them, and below each row 0.75 for the density and 0.35 for titles.
         room = {"left": 0.65 / width, "right": 1 - 0.35 / width, "top": 1 - 0.35 / height, "bottom": 1.0 / height}
@@ -217,15 +212,6 @@ class ReliabilityDisplay:
             self.ax_.append(panel)
             self.density_ax_.append(below)
         return self
-
-
-def _pyplot() -> Any:
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        msg = 'drawing needs matplotlib: pip install "mixnmatch[plot]"'
-        raise ImportError(msg) from error
-    return pyplot
 
 
 def _density_axes(ax: Any) -> Any:
@@ -263,8 +249,7 @@ def _finish(ax: Any, below: Any, curves: Sequence[ReliabilityCurve], *, legend: 
     ax.set_box_aspect(1)
     below.set(ylim=(0, None), yticks=[], xlabel="confidence")
     below.set_ylabel("density", fontsize="small")
-    for axes in (ax, below):
-        axes.spines[["top", "right"]].set_visible(False)
+    without_frame(ax, below)
     below.spines["left"].set_visible(False)
     ax.set_title(f"reliability of {' and '.join(problems)}, n = {curves[0].n_rows}", fontsize="medium")
     if legend:

@@ -239,14 +239,18 @@ class Ensemble(CalibrationMap):
             "loss_": mean(best)[0],
         }
 
-    def _log_proba(self, block: Block) -> Array:
+    def _member_log_proba(self, block: Block) -> Array:
+        """Logarithms of what each member puts out, in the order of the weights."""
         log_p, log_not = log_odds_parts(block, "each", self.log_floor_)
         family = self._family()
         logs = [log_softmax(family.log_g(log_p, log_not, theta)) for theta in self.theta_]
         if self.fixed:
             logs += [log_softmax(log_p.copy()), np.full(log_p.shape, -np.log(log_p.shape[1]))]
+        return np.stack(logs)
+
+    def _log_proba(self, block: Block) -> Array:
         with np.errstate(divide="ignore"):
-            weighted = np.stack(logs) + np.log(self.member_weights_)[:, None, None]
+            weighted = self._member_log_proba(block) + np.log(self.member_weights_)[:, None, None]
         top = weighted.max(axis=0)
         return np.asarray(top + np.log(np.exp(weighted - top).sum(axis=0)))
 

@@ -5,13 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mixnmatch.selection.comparison import Comparison, MethodResult, compare
+    from mixnmatch.selection.display import ComparisonDisplay, LearningCurveDisplay
     from mixnmatch.selection.learning import CurvePoint, LearningCurve, learning_curve
     from mixnmatch.selection.recommendation import Recommendation, recommend
 
 _HOME_OF = {
     "Comparison": "comparison",
+    "ComparisonDisplay": "display",
     "CurvePoint": "learning",
     "LearningCurve": "learning",
+    "LearningCurveDisplay": "display",
     "MethodResult": "comparison",
     "Recommendation": "recommendation",
     "compare": "comparison",
@@ -21,8 +24,10 @@ _HOME_OF = {
 
 __all__ = [
     "Comparison",
+    "ComparisonDisplay",
     "CurvePoint",
     "LearningCurve",
+    "LearningCurveDisplay",
     "MethodResult",
     "Recommendation",
     "compare",

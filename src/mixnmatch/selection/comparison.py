@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from mixnmatch.maps.base import CalibrationMap, read_rows
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.selection.evaluated import Methods, RowLosses, Rows, build_methods, read_evaluation
 from mixnmatch.selection.text import table
+
+if TYPE_CHECKING:
+    from mixnmatch.selection.display import ComparisonDisplay
 
 __all__ = ["Comparison", "MethodResult", "compare"]
 
@@ -130,6 +133,18 @@ class Comparison:
             "ranked_by": "calibration gain",
             "results": [result.to_dict() for result in self.results],
         }
+
+    def plot(self, ax: Any = None) -> ComparisonDisplay:
+        """Draw the gains with their intervals; see :class:`ComparisonDisplay`.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Where to draw; by default on a new figure.
+        """
+        from mixnmatch.selection.display import ComparisonDisplay
+
+        return ComparisonDisplay(self).plot(ax)
 
     def __str__(self) -> str:
         header = ("method", "gain", "interval", "behind best", "interval", "nll", "brier", "accuracy", "error", "s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from mixnmatch.maps.base import CalibrationMap, read_rows
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.selection.evaluated import Methods, Rows, build_methods, read_evaluation
 from mixnmatch.selection.text import table
+
+if TYPE_CHECKING:
+    from mixnmatch.selection.display import LearningCurveDisplay
 
 __all__ = ["CurvePoint", "LearningCurve", "learning_curve"]
 
@@ -153,6 +156,20 @@ class LearningCurve:
             "outlooks": [outlook.to_dict() for outlook in self.outlooks],
             "failures": dict(self.failures),
         }
+
+    def plot(self, measure: str = "nll", *, ax: Any = None) -> LearningCurveDisplay:
+        """Draw a measure over the number of rows; see :class:`LearningCurveDisplay`.
+
+        Parameters
+        ----------
+        measure : {"nll", "brier", "accuracy", "error"}
+            Which measure.
+        ax : matplotlib axes, optional
+            Where to draw; by default on a new figure.
+        """
+        from mixnmatch.selection.display import LearningCurveDisplay
+
+        return LearningCurveDisplay(self, measure).plot(ax)
 
     def __str__(self) -> str:
         header = ("method", "rows", "nll", "std. error", "brier", "accuracy", "error")
