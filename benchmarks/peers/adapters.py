@@ -213,9 +213,6 @@ def torch_uncertainty_scalers() -> Any:
 class VennAbers:
     """Inductive Venn-Abers prediction; the package has no fit apart from predicting."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-
     def fit(self, x: np.ndarray, y: np.ndarray) -> None:
         """Keep scores and labels."""
         self.x, self.y = x, y
@@ -224,7 +221,7 @@ class VennAbers:
         """Calibrated probabilities."""
         from venn_abers import VennAbersCalibrator
 
-        return VennAbersCalibrator().predict_proba(p_cal=self.x, y_cal=self.y, p_test=x, va_type=self.kind)
+        return VennAbersCalibrator().predict_proba(p_cal=self.x, y_cal=self.y, p_test=x, va_type="one_vs_all")
 
 
 class OneVsAll:
@@ -303,7 +300,7 @@ def netcal() -> list[Method]:
     """Methods of netcal, in float64: in float32 its temperature scaling silently does nothing."""
     table = (
         ("temperature", "ts", "scaling", "TemperatureScaling", True),
-        ("logistic", "platt", "scaling", "LogisticCalibration", False),
+        ("logistic", "vector", "scaling", "LogisticCalibration", False),
         ("beta", "beta", "scaling", "BetaCalibration", False),
         ("isotonic", "irova", "binning", "IsotonicRegression", False),
         ("histogram", "histogram", "binning", "HistogramBinning", False),
@@ -382,9 +379,10 @@ def others() -> list[Method]:
 
     return [
         Method("betacal", "beta, one-vs-all", beta, "beta", "probs", module="betacal"),
-        Method("venn-abers", "one-vs-all", lambda _, __: VennAbers("one_vs_all"), "", "probs", module="venn_abers"),
-        Method("venn-abers", "one-vs-one", lambda _, __: VennAbers("one_vs_one"), "", "probs", module="venn_abers"),
-        Method("MAPIE", "venn-abers", lambda _, n: MapieVennAbers(n), "", "probs", module="mapie.calibration"),
+        Method("venn-abers", "one-vs-all", lambda _, __: VennAbers(), "", "probs", module="venn_abers"),
+        Method(
+            "MAPIE", "venn-abers, one-vs-one", lambda _, n: MapieVennAbers(n), "", "probs", module="mapie.calibration"
+        ),
     ]
 
 

@@ -83,7 +83,7 @@ def kdepy_ece(z: np.ndarray, y: np.ndarray, nodes: int = 2**12) -> float:
     """The paper's estimator with KDEpy's FFTKDE, written with whole arrays."""
     from KDEpy import FFTKDE
 
-    grid = np.linspace(-1.0, 2.0, nodes)
+    grid = np.linspace(-1.01, 2.01, nodes)  # a little wider than the mirrored scores, as FFTKDE wants it
     inside = (grid >= 0) & (grid <= 1)
     width = 1.06 * z.std() * len(z) ** -0.2
 
@@ -161,7 +161,6 @@ def peers() -> list[Metric]:
         Metric("netcal", "ECE", "ece", netcal_metric("ECE"), "float64", "netcal.metrics"),
         Metric("netcal", "ECE, equal-mass", "ece, equal-mass bins", netcal_metric("ECE", equal_intervals=False),
                "float64"),
-        Metric("netcal", "ACE", "class-wise ece", netcal_metric("ACE"), "float64"),
         Metric("probmetrics", "ece-15", "ece", probmetrics_metric("ece-15"), module="probmetrics.metrics"),
         Metric("probmetrics", "logloss", "log loss", probmetrics_metric("logloss")),
         Metric("probmetrics", "brier", "brier", probmetrics_metric("brier")),

@@ -7,6 +7,7 @@ NOT_PUBLISHED = {
 }
 LEFT_OUT = {
     "MAPIE, TopLabelCalibrator": "gives the probability of the top label alone, NaN for the others: no proper score",
+    "venn-abers, one-vs-one": "is what MAPIE runs, with the same code",
     "probmetrics, SoftPlusCalibrator": "its authors call it work in progress and very slow",
     "probmetrics, DirichletCalibrator": "needs dirichletcal, which does not install",
     "probmetrics, CenteredIsotonicRegressionCalibrator": "needs cir-model; centred isotonic regression is our default",

@@ -22,8 +22,8 @@ Result = dict[str, Any]
 def run(task: dict[str, Any], limit: float) -> Iterator[Result]:
     """Results of a task, in the order of its keys.
 
-    A key that gives none within ``limit`` seconds is killed and recorded as timed out, a process that dies is recorded
-    as such; the keys after it go on in a new process.
+    A key that gives none within ``limit`` seconds of processor time (so that other work on the machine does not count)
+    is killed and recorded as such, and so is a process that dies; the keys after it go on in a new process.
     """
     left = list(task["keys"])
     while left:
@@ -33,21 +33,36 @@ def run(task: dict[str, Any], limit: float) -> Iterator[Result]:
         reader.start()
         try:
             while left:
-                try:
-                    line = lines.get(timeout=limit)
-                except queue.Empty:
-                    yield {"key": left.pop(0), "problem": f"more than {limit:.0f} s"}
+                line = wait(lines, process, limit)
+                if line:
+                    yield json.loads(line)
+                    left.pop(0)
+                else:
+                    dead = line is None
+                    problem = f"the process ended with code {process.wait()}" if dead else f"more than {limit:g} s"
+                    yield {"key": left.pop(0), "problem": problem}
                     break
-                if line is None:
-                    code = process.wait()
-                    yield {"key": left.pop(0), "problem": f"the process ended with code {code}"}
-                    break
-                yield json.loads(line)
-                left.pop(0)
         finally:
             process.kill()
             process.wait()
             reader.join()
+
+
+def wait(lines: queue.Queue[str | None], process: subprocess.Popen[str], limit: float) -> str | None:
+    """The next line of a process, None at its end, an empty text when it has used up its time."""
+    began = processor_seconds(process.pid)
+    while True:
+        try:
+            return lines.get(timeout=min(limit, 1.0))
+        except queue.Empty:
+            if processor_seconds(process.pid) - began > limit:
+                return ""
+
+
+def processor_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def start(task: dict[str, Any]) -> subprocess.Popen[str]:

@@ -120,7 +120,7 @@ def test_a_result_that_does_not_come_is_a_failure_and_the_rest_goes_on(problem, 
     assert first["problem"].startswith("KeyError")
     assert second["problem"] == ""
     assert second["nll"] == judge("mixnmatch: ts", problem)["nll"]
-    assert [result["problem"] for result in run(task, 0.01)] == ["more than 0 s"] * 2
+    assert [result["problem"] for result in run(task, 0.01)] == ["more than 0.01 s"] * 2
 
 
 def test_jobs_stand_beside_ours_and_give_up_where_the_smaller_size_did():
