@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))
     made.add_argument("--repeats", type=int, default=3, help="rounds of the speed run")
     made.add_argument("--minutes", type=float, default=20, help="no new round of the speed run after that")
-    made.add_argument("--limit", type=float, default=60, help="seconds of processor time for one job of the speed run")
+    made.add_argument("--limit", type=float, default=40, help="seconds of processor time for one job of the speed run")
     made.add_argument("--logits", type=Path, default=os.environ.get("BENCH_LOGITS"),
                       help="folder of .npz files with logits or probs, and labels (or BENCH_LOGITS)")  # fmt: skip
     made.add_argument("--rows", type=int, default=5000, help="calibration rows, at most")

@@ -66,11 +66,12 @@ TOOLS = (
 
 
 def call(command: list[str]) -> tuple[bool, str]:
-    """Whether a command succeeded, and the last line that it said."""
+    """Whether a command succeeded, and the line that it said about an error."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-    errors = [line for line in said if "error" in line.lower()]
-    return done.returncode == 0, (errors or said or [""])[-1][:300]
+    general = ("note:", "error: subprocess")  # what pip says of every failure
+    errors = [line for line in said if "error" in line.lower() and not line.startswith(general)]
+    return done.returncode == 0, (errors or said or [""])[0 if errors else -1][:300]
 
 
 def version(python: str, name: str) -> str | None:

@@ -1,4 +1,8 @@
-"""Time and memory beside the peers: rounds over all jobs, ours and theirs in turn, every job in a fresh process."""
+"""Time and memory beside the peers: rounds over all jobs, ours and theirs in turn.
+
+Each library gets a fresh process for each size and round (for each import one of its own); what a method leaves behind
+is given back to the system before the next one is measured.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,9 @@ import csv
 import json
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -61,15 +66,15 @@ def jobs(sizes: Iterable[str]) -> list[Job]:
         methods = [method for method in all_methods().values() if method.twin]
         metrics = [m for m in all_metrics().values() if not m.binary or SIZES[size][1] == 2]
         for kind, members in (("fit", methods), ("metric", metrics)):
-            ours = [member.twin for member in members if member.library == "mixnmatch"]
-            for twin in ours:
-                group = [member for member in members if member.twin == twin]
-                if len(group) > 1:
-                    made += [Job(kind, size, twin, member.library, member.name) for member in group]
+            theirs = {member.twin for member in members if member.library != "mixnmatch"}
+            made += [Job(kind, size, m.twin, m.library, m.name) for m in members if m.twin in theirs]
     return made
 
 
-def hopeless(job: Job, found: dict[Job, list[dict[str, Any]]], limit: float) -> str:
+Results = dict[Job, list[dict[str, Any]]]
+
+
+def hopeless(job: Job, found: Results, limit: float) -> str:
     """Why a job need not be tried: its library is missing, or the smaller problem told that it takes too long."""
     if job.kind != "yardstick" and not library_version(job.library):
         return "not installed"
@@ -100,19 +105,39 @@ def measure(cache: Path, sizes: list[str], *, repeats: int, minutes: float, limi
         speed_files(cache, size)
     end = time.monotonic() + 60 * minutes
     for turn in range(repeats):
-        for job in todo:
-            results = found.setdefault(job, [])
-            failed = any(result["problem"] for result in results)
-            if len(results) > turn or failed or (turn and time.monotonic() > end):
-                continue
-            problem = hopeless(job, found, limit)
-            task = {"kind": job.kind, "size": job.size, "cache": str(cache), "keys": [job.key]}
-            result = {"problem": problem} if problem else next(iter(run(task, limit)))
-            results.append(result)
-            with log.open("a", encoding="utf-8") as file:
-                file.write(json.dumps([identity(job), result]) + "\n")
-            print(f"{turn + 1} {job.kind:<10}{job.size:<5}{job.library}: {job.name:<28}{shown(result)}", flush=True)
+        wanted = [job for job in todo if len(found.get(job, [])) <= turn and not failed(found.get(job, []))]
+        for _, group in groupby(wanted, key=process_of):
+            if turn and time.monotonic() > end:
+                break
+            for job, result in measured(list(group), found, cache, limit):
+                found.setdefault(job, []).append(result)
+                with log.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps([identity(job), result]) + "\n")
+                print(f"{turn + 1} {job.kind:<10}{job.size:<5}{job.library}: {job.name:<28}{shown(result)}", flush=True)
     return [summary(job, found[job]) for job in todo if found.get(job)]
+
+
+def process_of(job: Job) -> tuple[str, str, str]:
+    """Jobs of which this is the same share a process."""
+    return job.kind, job.size, job.library
+
+
+def measured(group: list[Job], found: Results, cache: Path, limit: float) -> Iterator[tuple[Job, dict[str, Any]]]:
+    """Results of the jobs of one library at one size, without those that need not be tried."""
+    left = []
+    for job in group:
+        problem = hopeless(job, found, limit)
+        if problem:
+            yield job, {"problem": problem}
+        else:
+            left.append(job)
+    task = {"kind": group[0].kind, "size": group[0].size, "cache": str(cache), "keys": [job.key for job in left]}
+    yield from zip(left, run(task, limit), strict=True)
+
+
+def failed(results: list[dict[str, Any]]) -> bool:
+    """Whether any of the results is a failure; it is not tried again."""
+    return any(result["problem"] for result in results)
 
 
 def identity(job: Job) -> list[str]:
@@ -120,10 +145,10 @@ def identity(job: Job) -> list[str]:
     return [job.kind, job.size, job.twin, job.library, job.name, library_version(job.library)]
 
 
-def read_log(log: Path, todo: list[Job]) -> dict[Job, list[dict[str, Any]]]:
+def read_log(log: Path, todo: list[Job]) -> Results:
     """Kept results of the installed versions."""
     wanted = {tuple(identity(job)): job for job in todo}
-    found: dict[Job, list[dict[str, Any]]] = {}
+    found: Results = {}
     if log.exists():
         for line in log.read_text(encoding="utf-8").splitlines():
             key, result = json.loads(line)

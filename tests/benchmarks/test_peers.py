@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from peers import speed
 from peers.adapters import all_methods, ours, scikit_learn
 from peers.datasets import Problem, files_of, network_problems, probabilities, simulated
 from peers.league import beats, league, win_rates
@@ -134,6 +135,20 @@ def test_jobs_stand_beside_ours_and_give_up_where_the_smaller_size_did():
     assert "more than" in hopeless(big, {small: [{"problem": "more than 60 s"}]}, 60)
     row = summary(small, [{"problem": "", "fit": 3.0}, {"problem": "", "fit": 1.0}, {"problem": "", "fit": 2.0}])
     assert (row["fit"], row["n"], row["apply"]) == (2.0, 3, "")
+
+
+def test_speed_is_measured_once_and_then_remembered(tmp_path, monkeypatch):
+    todo = [Job("fit", "C10", "ts", "mixnmatch", "ts"), Job("fit", "C10", "ts", "scikit-learn", "temperature")]
+    monkeypatch.setattr(speed, "jobs", lambda sizes: todo)
+    options = {"repeats": 1, "minutes": 1.0, "limit": 60.0}
+    rows = speed.measure(tmp_path, ["C10"], **options)
+    assert [row["problem"] for row in rows] == ["", ""]
+    assert rows[0]["value"] == pytest.approx(rows[1]["value"], abs=1e-4)
+    assert all(row["fit"] > 0 and row["apply"] > 0 and row["fit_memory"] >= 0 for row in rows)
+    monkeypatch.setattr(speed, "run", None)
+    assert speed.measure(tmp_path, ["C10"], **options) == rows
+    speed.write(rows, tmp_path / "speed.csv")
+    assert [row["library"] for row in read(tmp_path / "speed.csv")] == ["mixnmatch", "scikit-learn"]
 
 
 def speed_row(library, name, fit, apply, memory, problem=""):
