@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test fuzz audit check lowest docs parity bench bench-estimators clean
+.PHONY: demo test fuzz audit check lowest docs parity bench bench-quick bench-ratios clean
 
 $(VENV)/core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -47,14 +47,21 @@ parity:  ## what other packages say of the same data, into parity/values.json
 	.venv-parity/bin/python -m pip --quiet install --requirement parity/requirements.txt
 	.venv-parity/bin/python parity/make_values.py
 
-bench: $(VENV)/core  ## speed of the maps beside scikit-learn and the authors' way of fitting
-	$(BIN)/python benchmarks/maps_speed.py
+PEERS := .venv-peers
+BENCH := PYTHONPATH=benchmarks $(PEERS)/bin/python -m peers
 
-bench-estimators:  ## speed of the estimators beside KDEpy, torchmetrics and relplot
-	$(PYTHON) -m venv .venv-bench
-	.venv-bench/bin/python -m pip --quiet install torch==2.13.0
-	.venv-bench/bin/python -m pip --quiet install --editable ".[fast]" --requirement benchmarks/requirements-estimators.txt
-	.venv-bench/bin/python benchmarks/estimators.py
+$(PEERS)/peers.json: benchmarks/peers/environment.py
+	$(PYTHON) benchmarks/peers/environment.py $(PEERS)
+
+bench: $(PEERS)/peers.json  ## speed, memory and quality beside the peers, and the page; BENCH_FLAGS choose a part
+	$(BENCH) $(BENCH_FLAGS)
+
+bench-quick: $(PEERS)/peers.json  ## the same in about ten minutes, into out/bench
+	$(BENCH) --quick $(BENCH_FLAGS)
+
+bench-ratios: $(PEERS)/peers.json  ## the ratios on docs/results/speed.md
+	$(PEERS)/bin/python benchmarks/maps_speed.py
+	$(PEERS)/bin/python benchmarks/estimators.py
 
 clean:
-	rm -rf .venv .venv-lowest .venv-parity .venv-bench out build dist
+	rm -rf .venv .venv-lowest .venv-parity .venv-peers .bench out build dist

@@ -1,6 +1,6 @@
-"""Speed of the estimators of calibration error, beside the peers that are installed.
+"""Ratios that were asked for: estimators of calibration error beside KDEpy, torchmetrics and relplot.
 
-make bench-estimators            # installs KDEpy, torchmetrics and relplot into an environment of their own
+make bench-ratios                # in the environment of the peers
 python benchmarks/estimators.py  # whatever is installed; run it on an idle machine
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 from mixnmatch.evaluation.error import calibration_error
 from mixnmatch.evaluation.estimators import estimator
 from mixnmatch.evaluation.notion import Outcomes
+from peers.metrics import kdepy_ece
 
 
 def best_of(call: Callable[[], object], repetitions: int = 7) -> float:
@@ -29,23 +30,6 @@ def best_of(call: Callable[[], object], repetitions: int = 7) -> float:
 def line(name: str, ours: float, theirs: float | None = None, asked: str = "") -> None:
     beside = "" if theirs is None else f"{theirs:12.2f} ms {theirs / ours:8.1f}x"
     print(f"{name:<46}{ours:10.2f} ms{beside:<26} {asked}", flush=True)
-
-
-def kdepy_ece(z: np.ndarray, y: np.ndarray, nodes: int = 2**12) -> float:
-    """The paper's estimator with KDEpy's FFTKDE, written with whole arrays."""
-    from KDEpy import FFTKDE
-
-    grid = np.linspace(-1.0, 2.0, nodes)
-    inside = (grid >= 0) & (grid <= 1)
-    width = 1.06 * z.std() * len(z) ** -0.2
-
-    def density(sample: np.ndarray) -> np.ndarray:
-        mirrored = np.concatenate([sample, -sample, 2 - sample])
-        return 3 * FFTKDE(kernel="triweight", bw=width).fit(mirrored).evaluate(grid)[inside]
-
-    both, positive = density(z), density(z[y == 1]) * y.mean()
-    curve = np.divide(positive, both, out=np.zeros_like(both), where=both > 1e-9)
-    return float(np.trapezoid(np.abs(grid[inside] - curve) * both, grid[inside]))
 
 
 def looped_ece(z: np.ndarray, y: np.ndarray, nodes: int = 2**14) -> float:

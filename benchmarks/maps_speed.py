@@ -1,4 +1,6 @@
-"""Speed and memory of the maps beside scikit-learn and beside a fit like that of the paper's authors.
+"""Ratios that were asked for: the maps beside scikit-learn and beside a fit like that of the paper's authors.
+
+``make bench`` compares with all peers; this is the short run for the numbers on docs/results/speed.md.
 
 Ratios are taken in one run, one after the other, best of several; run it on an idle machine:
 
@@ -21,20 +23,8 @@ from collections.abc import Callable
 import numpy as np
 
 import mixnmatch as mm
-
-
-def simulated(n: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    logits = rng.standard_normal((n, n_classes), dtype=np.float32)
-    labels = rng.integers(0, n_classes, n)
-    logits[np.arange(n), labels] += rng.normal(4.0, 2.0, n).astype(np.float32)
-    return logits * np.float32(2.0), labels
-
-
-def probabilities(logits: np.ndarray) -> np.ndarray:
-    p = np.exp(logits - logits.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
-    return p
+from peers.adapters import ScikitLearn
+from peers.datasets import probabilities, simulated
 
 
 def best(work: Callable[[], object], repeats: int = 5) -> float:
@@ -52,23 +42,7 @@ def line(name: str, ours: float, theirs: float | None = None, asked: str = "") -
 
 
 def scikit_learn_temperature(logits: np.ndarray, labels: np.ndarray) -> None:
-    from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.calibration import CalibratedClassifierCV
-    from sklearn.frozen import FrozenEstimator
-
-    class PassThrough(ClassifierMixin, BaseEstimator):
-        def fit(self, X, y):
-            self.classes_ = np.arange(X.shape[1])
-            return self
-
-        def decision_function(self, X):
-            return X
-
-        def predict(self, X):
-            return X.argmax(axis=1)
-
-    frozen = FrozenEstimator(PassThrough().fit(logits, labels))
-    CalibratedClassifierCV(frozen, method="temperature").fit(logits, labels)
+    ScikitLearn("temperature", logits=True, n_classes=logits.shape[1]).fit(logits, labels)
 
 
 def two_stage_ets(logits: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray, float]:
@@ -207,7 +181,7 @@ MEMORY = """
 import resource, sys
 import numpy as np, mixnmatch as mm
 sys.path.insert(0, {folder!r})
-from maps_speed import simulated, probabilities
+from peers.datasets import probabilities, simulated
 logits, labels = simulated({n}, 1000)
 scores = logits if {logits} else probabilities(logits)
 del logits

@@ -12,8 +12,6 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-from typing import Any
-
 from matplotlib.figure import Figure
 
 from mixnmatch import MapDisplay, ReliabilityDisplay, calibrator, load_sample

@@ -75,7 +75,7 @@ class Auto(CalibrationMap):
     Structured matrix scaling is the best published parametric map, but it assumes that log-probabilities need an
     affine correction. An order-preserving function first and the matrix afterwards do better than either; isotonic
     regression or a second order-preserving function on top is fitted on outputs for rows that the matrix has not seen.
-    ``benchmarks/auto_league.py`` prints how all methods rank on a folder of files.
+    ``make bench`` ranks it among all methods of this package and of others.
 
     References
     ----------

@@ -1,0 +1,225 @@
+"""One fresh process: it measures the tasks it was given as JSON and prints one line of JSON for each.
+
+    python -m peers.task '{"kind": "fit", "size": "C10", "cache": ".bench", "keys": ["mixnmatch: ts"]}'
+
+What libraries print goes to stderr, so that stdout holds results only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import resource
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+MEMORY_LIMIT = 18 * 2**30
+Result = dict[str, Any]
+
+
+def high_water() -> int:
+    """Largest resident memory so far, in bytes."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) * 1024
+
+
+def forget_high_water() -> None:
+    """Give freed memory back to the system and let the mark start again from what is resident now."""
+    gc.collect()
+    if "linux" in sys.platform:
+        ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+
+
+def timed(work: Callable[[], Any], at_most: int = 7, budget: float = 0.5) -> tuple[float, int, Any]:
+    """Median seconds of a few calls, peak memory of the first one, and what that one returned."""
+    forget_high_water()
+    before = high_water()
+    times, peak, result = [], 0, None
+    while not times or (len(times) < at_most and sum(times) < budget):
+        start = time.perf_counter()
+        value = work()
+        times.append(time.perf_counter() - start)
+        if len(times) == 1:
+            peak, result = high_water() - before, value
+    return statistics.median(times), peak, result
+
+
+def warm_up_rows(y: Any, n: int = 1000) -> Any:
+    """A few rows in which every class occurs."""
+    import numpy as np
+
+    return np.union1d(np.arange(min(n, len(y))), np.unique(y, return_index=True)[1])
+
+
+@lru_cache(maxsize=2)
+def loaded(path: Path, dtype: str) -> Any:
+    """An array of a file, read once for the methods of a process that take the same."""
+    import numpy as np
+
+    return np.load(path).astype(dtype, copy=False)
+
+
+def measure_fit(key: str, size: str, cache: Path) -> Result:
+    """Time and memory of fitting and applying a method to simulated scores; the first call is told apart."""
+    import numpy as np
+
+    from peers.adapters import all_methods
+    from peers.datasets import SIZES, speed_files
+
+    method = all_methods()[key]
+    files = speed_files(cache, size)
+    stored = "probs" if method.takes == "probs" else "logits"
+    x, y = loaded(files[stored], method.dtype), loaded(files["labels"], "int64")
+    logits = stored == "logits"
+    adapter = method.make(logits, SIZES[size][1])
+    few = warm_up_rows(y)
+    start = time.perf_counter()
+    adapter.fit(x[few], y[few])
+    adapter.apply(x[few])
+    first = time.perf_counter() - start
+    fit, fit_memory, _ = timed(lambda: adapter.fit(x, y))
+    apply, apply_memory, p = timed(lambda: adapter.apply(x))
+    loss = float(-np.log(np.maximum(p[np.arange(len(y)), y], 1e-37), dtype=np.float64).mean())
+    return {"first": first, "fit": fit, "fit_memory": fit_memory, "apply": apply, "apply_memory": apply_memory,
+            "input": x.nbytes, "value": loss}  # fmt: skip
+
+
+def measure_metric(key: str, size: str, cache: Path) -> Result:
+    """Time and memory of a metric of simulated scores."""
+    import numpy as np
+
+    from peers.datasets import SIZES, speed_files
+    from peers.metrics import all_metrics
+
+    metric = all_metrics()[key]
+    files = speed_files(cache, size)
+    x, y = loaded(files["probs"], metric.dtype), loaded(files["labels"], "int64")
+    measure = metric.make(SIZES[size][1])
+    few = warm_up_rows(y)
+    start = time.perf_counter()
+    measure(x[few], y[few])
+    first = time.perf_counter() - start
+    seconds, memory, value = timed(lambda: measure(x, y))
+    number = float(value) if np.isscalar(value) or isinstance(value, float) else None
+    return {"first": first, "fit": seconds, "fit_memory": memory, "input": x.nbytes, "value": number}
+
+
+def measure_import(module: str) -> Result:
+    """Time and memory of an import; ours includes building a map, since names are imported when they are used."""
+    before = high_water()
+    start = time.perf_counter()
+    __import__(module)
+    if module == "mixnmatch":
+        sys.modules[module].calibrator("ts")
+    return {"fit": time.perf_counter() - start, "fit_memory": high_water() - before}
+
+
+def measure_yardstick(name: str) -> Result:
+    """What the hardware does: one pass of exp, one sort, one read of memory, over 25e6 float32 numbers."""
+    import numpy as np
+
+    x = np.random.default_rng(0).standard_normal(25_000_000, dtype=np.float32)
+    out = np.empty_like(x)
+    work = {"exp": lambda: np.exp(x, out=out), "sort": lambda: np.sort(x), "read": lambda: x.max()}[name]
+    seconds, memory, _ = timed(work)
+    return {"fit": seconds, "fit_memory": memory, "input": x.nbytes}
+
+
+def judge(key: str, problem: Any) -> Result:
+    """Quality of a method on a problem: proper scores, accuracy, top-label ECE and the seconds it took."""
+    import numpy as np
+
+    from peers.adapters import all_methods
+
+    method = all_methods()[key]
+    x, logits = method.natural(problem.scores, problem.logits)
+    new, _ = method.natural(problem.new_scores, problem.logits)
+    y, y_new = problem.labels.astype(np.int64), problem.new_labels.astype(np.int64)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+    start = time.perf_counter()
+    adapter = method.make(logits, x.shape[1])
+    adapter.fit(x, y)
+    middle = time.perf_counter()
+    p = np.asarray(adapter.apply(new), dtype=np.float64)
+    end = time.perf_counter()
+    before = problem.new_scores.argmax(axis=1)
+    return scores(p, y_new, before) | {"fit": middle - start, "apply": end - middle}
+
+
+def scores(p: Any, y: Any, before: Any) -> Result:
+    """Scores of calibrated probabilities; what is not a distribution over the classes is refused."""
+    import numpy as np
+
+    from mixnmatch import calibration_error
+
+    n_classes = int(max(before.max(), y.max())) + 1
+    if p.ndim != 2 or len(p) != len(y) or p.shape[1] < n_classes:
+        msg = f"shape {p.shape} for {len(y)} rows and at least {n_classes} classes"
+        raise ValueError(msg)
+    wrong = {
+        "are not finite": ~np.isfinite(p).all(axis=1),
+        "have negative entries": p.min(axis=1) < 0,
+        "do not sum to 1": np.abs(p.sum(axis=1) - 1) > 1e-2,
+    }
+    for what, rows in wrong.items():
+        if rows.any():
+            msg = f"{rows.sum()} of {len(p)} rows {what}"
+            raise ValueError(msg)
+    index = np.arange(len(y))
+    top = p.argmax(axis=1)
+    return {
+        "nll": float(-np.log(np.maximum(p[index, y], 1e-37)).mean()),
+        "brier": float((np.square(p).sum(axis=1) - 2 * p[index, y] + 1).mean()),
+        "accuracy": float((top == y).mean()),
+        "accuracy_change": float((top == y).mean() - (before == y).mean()),
+        "ece": float(calibration_error(p / p.sum(axis=1, keepdims=True), y, estimator="histogram", bins=15)),
+    }
+
+
+def results(task: dict[str, Any]) -> Iterator[Result]:
+    """One result for each key of a task; an exception is a result too."""
+    problem = None
+    for key in task["keys"]:
+        try:
+            if task["kind"] == "quality":
+                from peers.datasets import Problem
+
+                problem = problem or Problem.load(Path(task["problem"]))
+                found = judge(key, problem)
+            elif task["kind"] == "import":
+                found = measure_import(key)
+            elif task["kind"] == "yardstick":
+                found = measure_yardstick(key)
+            else:
+                measure = measure_fit if task["kind"] == "fit" else measure_metric
+                found = measure(key, task["size"], Path(task["cache"]))
+            yield {"key": key, "problem": ""} | found
+        except MemoryError:
+            yield {"key": key, "problem": f"out of memory ({MEMORY_LIMIT >> 30} GB)"}
+        except Exception as error:  # a peer may raise anything, and that is a result
+            yield {"key": key, "problem": f"{type(error).__name__}: {error}"[:300]}
+
+
+def main() -> None:
+    """Do the task that is given on the command line."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_LIMIT, MEMORY_LIMIT))
+    warnings.simplefilter("ignore")
+    for result in results(json.loads(sys.argv[1])):
+        print(json.dumps(result), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()
