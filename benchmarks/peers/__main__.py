@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -47,19 +48,19 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def problems(options: argparse.Namespace) -> list[Path]:
-    """Files of the problems of the quality run."""
-    found: list[Path] = []
+def problems(options: argparse.Namespace) -> Iterator[Path]:
+    """Files of the problems of the quality run, made as they are asked for."""
     if options.logits is None or not Path(options.logits).is_dir():
         print("no folder of classifier outputs (--logits FOLDER): tabular problems only")
     else:
-        found += network_problems(Path(options.logits), options.cache, options.rows)
-    for path in tabular_problems(options.cache, options.rows, options.problems):
-        if isinstance(path, str):
-            print(path)
+        for path in network_problems(Path(options.logits), options.cache, options.rows):
+            if fnmatch(path.stem, f"{options.problems}-{options.rows}"):
+                yield path
+    for found in tabular_problems(options.cache, options.rows, options.problems):
+        if isinstance(found, str):
+            print(found)
         else:
-            found.append(path)
-    return [path for path in found if fnmatch(path.stem, f"{options.problems}-{options.rows}")]
+            yield found
 
 
 def main() -> None:
