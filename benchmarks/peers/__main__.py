@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--problems", default="*", help="pattern of the names of problems")
     made.add_argument("--libraries", nargs="+", default=[], help="libraries of the quality run; all by default")
     made.add_argument(
-        "--quality-limit", type=float, default=300, help="seconds of processor time for one method in the quality run"
+        "--quality-limit", type=float, default=120, help="seconds of processor time for a method; 0: take what is kept"
     )
     made.add_argument("--quick", action="store_true", help="small sizes, one round, four problems")
     return made
@@ -76,12 +76,12 @@ def main() -> None:
         rows = speed.measure(options.cache, options.sizes, repeats=options.repeats, minutes=options.minutes,
                              limit=options.limit)  # fmt: skip
         speed.write(rows, tables / "speed.csv")
-        note_run(tables / "about.json", "speed", began)
+        note_run(tables / "about.json", "speed", began, options.limit)
     if "quality" in parts:
         judged = quality.judge_all(problems(options), options.cache, libraries=options.libraries,
                                    limit=options.quality_limit)  # fmt: skip
         quality.write(judged, tables / "quality.csv")
-        note_run(tables / "about.json", "quality", began)
+        note_run(tables / "about.json", "quality", began, options.quality_limit or 120)
     if "page" in parts:
         write_page(options.output, options.environment / "peers.json")
 
