@@ -22,8 +22,8 @@ from distributed import Client, LocalCluster
 import mixnmatch as mm
 
 CLASSES = 1000
-ROWS = (25_000, 50_000, 100_000, 200_000)
-ENTRIES = 45_000_000
+ROWS = (12_500, 25_000, 50_000, 100_000)
+ENTRIES = 30_000_000
 MANY_CLASSES = (10, 100, 1000, 10_000, 150_000)
 CHUNK_BYTES = 1 << 25
 WORKERS = (1, 2)

@@ -308,11 +308,11 @@ def _largest(dask_worker):
 
 
 def test_only_statistics_travel(client):
-    # Chunks of 400 kB; statistics of temperature scaling and of a kernel estimate are far smaller, and so is the part
-    # of a chunk that goes into a first look at the rows.
+    # Chunks of 3.2 MB; statistics of temperature scaling and of a kernel estimate are far smaller, and so are the
+    # rows of a first look.
     plugin = LargestTransfer()
     client.register_plugin(plugin, name="largest")
-    rows, n_classes, chunk = 8000, 50, 1000
+    rows, n_classes, chunk = 32_000, 50, 8000
 
     def make(block_info):
         rng = np.random.default_rng(block_info[None]["chunk-location"][0])

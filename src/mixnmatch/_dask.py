@@ -68,7 +68,6 @@ def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, com
     from dask.array.optimization import optimize
     from dask.delayed import Delayed, delayed
     from dask.highlevelgraph import HighLevelGraph
-    from dask.layers import ArrayBlockIdDep
 
     rows = arrays[0].chunks[0]
     token = uuid4().hex
@@ -79,7 +78,7 @@ def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, com
     # The classes, in one chunk, stay an axis: Dask does not fuse what is contracted.
     axes = max(("ij"[: array.ndim] for array in arrays), key=len)
     leaves = da.blockwise(
-        _leaf, axes, ArrayBlockIdDep((rows,)), "i", job, None, *pairs,
+        _leaf, axes, _numbers(rows), "i", job, None, *pairs,
         name=f"mixnmatch-{getattr(work, '__name__', 'pass')}-{token}",
         dtype=object, meta=np.empty((0,) * len(axes), dtype=object), align_arrays=False,
     )  # fmt: skip
@@ -124,8 +123,19 @@ class _Job:
             return self.work(self.starts[number], chunks, *self.args)
 
 
-def _leaf(number: tuple[int, ...], job: _Job, *chunks: Any) -> Any:
-    return job.run(number[0], list(chunks))
+def _leaf(number: int, job: _Job, *chunks: Any) -> Any:
+    return job.run(number, list(chunks))
+
+
+def _numbers(rows: tuple[int, ...]) -> Any:
+    """The number of each chunk of rows, as an argument of a blockwise operation."""
+    from dask.layers import ArrayBlockwiseDep
+
+    class Numbers(ArrayBlockwiseDep):  # type: ignore[misc]
+        def __getitem__(self, index: tuple[int, ...]) -> int:
+            return index[0]
+
+    return Numbers(chunks=(rows,))
 
 
 def _fold(parts: list[Any], combine: Callable[[Any, Any], Any]) -> Any:

@@ -159,6 +159,8 @@ class RowSource:
     def of(cls, scores: Scores, labels: Any, weight: Any, classes: NDArray[Any] | None = None) -> RowSource:
         """A source of checked scores, labels and weights, all brought to where the scores are."""
         values = scores.values
+        if is_dask(values) and isinstance(labels, np.ndarray):  # on their way to the workers, as short as they can be
+            labels = labels.astype(np.min_scalar_type(scores.n_classes - 1))
         return cls(scores, _aligned(labels, values), _aligned(weight, values), classes=classes)
 
     @property

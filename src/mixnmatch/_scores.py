@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -69,7 +70,9 @@ class Scores:
 
 def is_number(value: Any) -> bool:
     """Whether ``value`` is a finite real number that a float can hold."""
-    return isinstance(value, int | float | np.integer | np.floating) and bool(-1e308 < value < 1e308)
+    if isinstance(value, int | np.integer):
+        return abs(int(value)) < 10**300
+    return isinstance(value, float | np.floating) and math.isfinite(float(value))
 
 
 def read_scores(scores: Any, *, logits: bool = False, n_classes: int | None = None, first_row: int | str = 0) -> Scores:

@@ -40,6 +40,18 @@ def test_report(files, run, written):
     assert call["command"] == "mixnmatch report val.npz -o report.html --evaluation test.npz --methods ts,ets"
 
 
+def test_several_methods(files, run, written):
+    assert run("report", "val.npz", "-o", "a.html", "-m", "irm", "--method", "ts").exit_code == 0
+    assert run("report", "val.npz", "-o", "b.html", "-m", "irm", "-m", "ts", "--methods", "ets,ts").exit_code == 0
+    assert run("report", "val.npz", "-o", "c.html").exit_code == 0
+    assert [(call["method"], call["methods"]) for call in written] == [
+        ("irm", ["irm", "ts"]),
+        ("irm", ["ets", "ts", "irm"]),
+        ("ets", None),
+    ]
+    assert written[0]["command"] == "mixnmatch report val.npz -o a.html -m irm --method ts"
+
+
 def test_report_does_not_overwrite(files, run, written):
     Path("report.html").write_text("mine")
     result = run("report", "val.npz", "-o", "report.html")

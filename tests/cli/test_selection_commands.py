@@ -22,6 +22,20 @@ def test_compare_agrees_with_the_library(files, run):
     assert result.stdout.startswith("val.npz: 400 rows, 3 classes, logits\n\n5-fold")
 
 
+def test_all_methods_or_the_quick_ones(files, run, monkeypatch):
+    asked = []
+
+    def compare(scores, y, **settings):
+        asked.append(settings["methods"])
+        return selection.Comparison((), "nothing", 0, 3, 0.95, ("auto",) if settings["methods"] is None else ())
+
+    monkeypatch.setattr(selection, "compare", compare)
+    assert "--all compares them too" in run("compare", "val.npz").stdout
+    assert "--all" not in run("compare", "val.npz", "--all").stdout
+    assert asked == [None, "all"]
+    assert run("compare", "val.npz", "--all", "--methods", "ts").exit_code == 2
+
+
 def test_compare_on_another_file(files, run):
     result = run("compare", "val.npz", "--evaluation", "test.npz", "--methods", "ts")
     assert "fitted on 400 rows, evaluated on 600 others" in result.stdout

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -114,17 +115,37 @@ def test_names_and_vectors_and_progress():
     result = compare(score, y, methods=["platt"], progress=lambda *step: seen.append(step), classes=["no", "yes"])
     assert seen == [(0, 2, "platt"), (1, 2, "identity")]
     assert result.best.name == "platt"
-    assert str(result).count("\n") == 3
+    assert str(result).count("\n") == 6
 
 
-def test_default_methods_are_all_short_names():
+def test_default_methods_are_quick_and_the_others_are_named():
     from mixnmatch.maps.base import read_rows
-    from mixnmatch.selection.evaluated import build_methods
+    from mixnmatch.registry import REGISTRY
+    from mixnmatch.selection.evaluated import build_methods, default_methods
 
     logits, y = make_problem(50, 3)
-    small = build_methods(None, read_rows(logits, y, logits=True), logits=True)
-    assert {"identity", "ts", "sms", "gpc"} <= set(small)
-    assert "uniform" not in small
+    source = read_rows(logits, y, logits=True)
+    quick, slow = default_methods(source)
+    assert {"identity", "ts", "sms"} <= set(quick)
+    assert {"auto", "gpc", "ensemble-beta", "matrix"} <= set(slow)
+    assert list(build_methods(None, source, logits=True)) == quick
+    assert set(build_methods("all", source, logits=True)) == set(REGISTRY) - {"uniform"}
+    assert set(build_methods("ts", source, logits=True)) == {"ts", "identity"}
+    large = read_rows(np.zeros((100_001, 3)), np.zeros(100_001, int), logits=True)
+    assert "sms" in default_methods(large)[1]
+
+
+def test_the_text_is_narrow_and_explains_itself():
+    logits, y = make_problem(200, 3)
+    result = compare(logits, y, methods=["ts", "ensemble-platt", "matrix"], logits=True, cv=2)
+    text = str(result)
+    assert max(map(len, text.splitlines())) <= 100
+    assert "left out" not in text
+    assert ("*: predictions changed" in text) == any(line.winners_changed for line in result.results)
+    assert f"±{result['ts'].gain.interval[1] - float(result['ts'].gain):.5f}" in text
+    defaults = replace(result, left_out=("auto", "gpc"))
+    assert str(defaults).endswith('left out because they take long to fit: auto, gpc\nmethods="all" compares them too')
+    assert defaults.to_dict()["left_out"] == ["auto", "gpc"]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ _WORDING = (
     ("pass classes=[...]", "pass --classes A,B,..."),
     ('say weights="importance"', "pass --importance"),
     ("sample_weight", "the weight"),
+    ('methods="all"', "--all"),
 )
 # Errors that are about the data or the machine, not about the program.
 _EXPECTED = (ValueError, TypeError, OSError, ImportError, MemoryError)
@@ -108,7 +109,11 @@ def _explain(error: Exception) -> str:
 
 def in_command_line_words(message: str) -> str:
     """A message of the library in one line, with options named as they are typed."""
-    text = " ".join(message.split())
+    return in_options(" ".join(message.split()))
+
+
+def in_options(text: str) -> str:
+    """A text of the library with options named as they are typed."""
     for python, typed in _WORDING:
         text = text.replace(python, typed)
     return text

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.command import Command, in_options, print_json
 from mixnmatch.cli.options import (
     FILE,
     FILE_HELP,
@@ -32,12 +32,14 @@ HELP = f"""Rank calibration methods on your data by calibration gain.
     help=HELP,
     examples=(
         "mixnmatch compare val.npz",
+        "mixnmatch compare val.npz --all",
         "mixnmatch compare val.npz --evaluation test.npz --methods ts,ets,irm",
         "mixnmatch compare val.npz --learning-curve --methods ts,irm --json",
     ),
 )
 @click.argument("scores", type=FILE)
-@click.option("--methods", type=Methods(), metavar="A,B,...", help="Methods to compare [default: the main ones].")
+@click.option("--methods", type=Methods(), metavar="A,B,...", help="Methods to compare [default: the quick ones].")
+@click.option("--all", "every", is_flag=True, help="Compare all methods, those that take long to fit included.")
 @list_methods_option
 @click.option("--evaluation", type=FILE, metavar="FILE", help="File to judge on, instead of cross-validation.")
 @click.option("--cv", type=click.IntRange(2), default=5, show_default=True, metavar="K", help="Number of folds.")
@@ -48,6 +50,7 @@ HELP = f"""Rank calibration methods on your data by calibration gain.
 def command(
     scores: Path,
     methods: tuple[str, ...] | None,
+    every: bool,
     evaluation: Path | None,
     cv: int,
     curve: bool,
@@ -60,9 +63,13 @@ def command(
     from mixnmatch.cli.display import reporting
     from mixnmatch.cli.inputs import about, evaluation_rows, frequencies
 
+    if every and methods is not None:
+        msg = "give --methods or --all, not both"
+        raise click.UsageError(msg)
+    chosen = None if methods is None else list(methods)
     table = reading.read(scores)
     settings: dict[str, Any] = {
-        "methods": None if methods is None else list(methods),
+        "methods": "all" if every else chosen,
         "evaluation": None if evaluation is None else evaluation_rows(evaluation, table, reading),
         "logits": table.logits,
         "sample_weight": frequencies(table, reading.weighting),
@@ -78,4 +85,4 @@ def command(
     if as_json:
         print_json({"file": str(scores), **result.to_dict()})
     else:
-        click.echo(f"{about(table)}\n\n{result}")
+        click.echo(f"{about(table)}\n\n{in_options(str(result))}")

@@ -36,12 +36,21 @@ HELP = f"""Write one self-contained HTML page about your model's calibration.
     examples=(
         "mixnmatch report val.npz -o report.html",
         "mixnmatch report val.npz --evaluation test.npz --methods ts,ets,irm -o report.html",
+        "mixnmatch report val.npz --method irm --method ts -o report.html",
     ),
 )
 @click.argument("scores", type=FILE)
 @click.option("--output", "-o", type=FILE, required=True, metavar="REPORT.html", help="File to write.")
 @click.option("--evaluation", type=FILE, metavar="FILE", help="File to judge on, instead of cross-validation.")
-@click.option("--method", "-m", type=Method(), default="ets", show_default=True, help="Method to look at closely.")
+@click.option(
+    "--method",
+    "-m",
+    type=Method(),
+    multiple=True,
+    default=("ets",),
+    show_default=True,
+    help="Method to look at closely. If given several times: the first; all of them are compared.",
+)
 @click.option("--methods", type=Methods(), metavar="A,B,...", help="Methods to compare [default: the main ones].")
 @list_methods_option
 @click.option("--title", help="Title of the page [default: the name of the file].")
@@ -53,7 +62,7 @@ def command(
     scores: Path,
     output: Path,
     evaluation: Path | None,
-    method: str,
+    method: tuple[str, ...],
     methods: tuple[str, ...] | None,
     title: str | None,
     seed: int,
@@ -66,6 +75,7 @@ def command(
     from mixnmatch.io import check_output
 
     check_output(output, [".html"], force=force)
+    compared = list(dict.fromkeys((*(methods or ()), *(method if len(method) > 1 else ())))) or None
     table = reading.read(scores)
     write(
         output,
@@ -74,8 +84,8 @@ def command(
         logits=table.logits,
         sample_weight=frequencies(table, reading.weighting),
         classes=table.classes,
-        method=method,
-        methods=None if methods is None else list(methods),
+        method=method[0],
+        methods=compared,
         title=title or scores.name,
         random_state=seed,
     )

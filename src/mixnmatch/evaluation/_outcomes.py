@@ -76,7 +76,7 @@ def choose_problem(source: RowSource, notion: str | None, label: Any) -> Problem
             )
             raise ValueError(msg)
         return Problem(notion, 1, f"class {names[1]}")
-    found = np.flatnonzero(names == label)
+    found = np.flatnonzero(names == label) if np.ndim(label) == 0 else np.empty(0, np.intp)
     if not found.size:
         msg = f"label {label!r} is not one of the classes {names.tolist()!r:.200}"
         raise ValueError(msg)

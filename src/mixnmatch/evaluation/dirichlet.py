@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._scores import is_number
 from mixnmatch.evaluation._binning import Floats
 from mixnmatch.evaluation.kde import SUPPORT, _profile
 
@@ -102,7 +103,10 @@ def dirichlet_error(
     """
     values = p.astype(np.float64)
     own = np.ones(len(values)) if weight is None else weight
-    kernel = _DirichletKernel(values, bandwidth or choose_width(values, weight))
+    if bandwidth is not None and (not is_number(bandwidth) or bandwidth <= 0):
+        msg = f"bandwidth must be positive and finite, got {bandwidth!r}"
+        raise ValueError(msg)
+    kernel = _DirichletKernel(values, choose_width(values, weight) if bandwidth is None else bandwidth)
     hits = np.zeros_like(values)
     hits[np.arange(len(values)), labels] = own
     total = 0.0
@@ -194,6 +198,9 @@ def _product_widths(p: Floats, weight: Floats, bandwidth: float | str) -> Floats
         mean = weight @ p / n
         spread = np.sqrt(weight @ np.square(p - mean) / n)
         return np.asarray(np.maximum(1.06 * spread * n ** (-1 / (n_classes + 3)), 1e-6))
+    if not is_number(bandwidth) or bandwidth <= 0:
+        msg = f'bandwidth must be a positive number or "paper" for the canonical notion, got {bandwidth!r}'
+        raise ValueError(msg)
     return np.full(n_classes, float(bandwidth))
 
 

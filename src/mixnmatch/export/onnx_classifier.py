@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, compose, helper
+from onnx import TensorProto, helper
 
 from mixnmatch.export.graph import Graph
 from mixnmatch.export.onnx_file import IR_VERSION, OPSET, SCORE_TYPES, Emitter, probabilities_info
 from mixnmatch.maps.base import CalibrationMap
-
-_PREFIX = "classifier/"
 
 
 def appended(fitted: CalibrationMap, graph: Graph, classifier: Any, output: str | None, vector: bool) -> Any:
@@ -32,12 +30,14 @@ def appended(fitted: CalibrationMap, graph: Graph, classifier: Any, output: str 
     if vector and fitted.n_classes_ != 2:
         msg = f"{scores!r} of the classifier has one column, but the map was fitted with {fitted.n_classes_} classes"
         raise ValueError(msg)
-    # Inside the file all names but those of inputs are out of the way of ours.
-    model = compose.add_prefix(given, _PREFIX, rename_inputs=False)
     inputs = {each.name for each in given.graph.input}
-    emitter = Emitter(graph, opset)
     names = [_free(name, inputs) for name in ("label", "probabilities")]
-    emitter.run(scores if scores in inputs else _PREFIX + scores, kind, names[1], vector=vector)
+    model = onnx.ModelProto()
+    model.CopyFrom(given)
+    new_names = {name: f"classifier/{name}" for name in names}
+    _rename(model.graph, new_names)
+    emitter = Emitter(graph, opset)
+    emitter.run(new_names.get(scores, scores), kind, names[1], vector=vector)
     label = _label(emitter, fitted, *names)
     model.graph.node.extend(emitter.nodes)
     model.graph.initializer.extend(emitter.initializers)
@@ -120,6 +120,18 @@ def _type_and_width(model: Any, name: str) -> tuple[Any, int | None]:
     if len(shape) == 1:
         return tensor.elem_type, 1
     return tensor.elem_type, int(shape[1].dim_value) if shape[1].HasField("dim_value") else None
+
+
+def _rename(graph: Any, new_names: dict[str, str]) -> None:
+    """Rename tensors, in the graphs inside of nodes too: our outputs get the names that users expect."""
+    for each in (*graph.initializer, *graph.value_info, *graph.output):
+        each.name = new_names.get(each.name, each.name)
+    for node in graph.node:
+        node.input[:] = [new_names.get(name, name) for name in node.input]
+        node.output[:] = [new_names.get(name, name) for name in node.output]
+        for attribute in node.attribute:
+            for inner in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+                _rename(inner, new_names)
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -154,8 +154,8 @@ class BayesianBinning(PiecewiseMap):
     def _check_params(self) -> None:
         super()._check_params()
         for name in ("range_factor", "prior_weight"):
-            if not is_number(getattr(self, name)) or getattr(self, name) <= 0:
-                msg = f"{name} must be a positive number, got {getattr(self, name)!r}"
+            if not is_number(getattr(self, name)) or not 1e-9 <= getattr(self, name) <= 1e9:
+                msg = f"{name} must be a positive number from 1e-9 to 1e9, got {getattr(self, name)!r}"
                 raise ValueError(msg)
 
     def _functions(self, columns: Columns) -> list[Piecewise]:

@@ -104,8 +104,8 @@ class NormalisedIsotonic(Pooled):
 
     def _check_params(self) -> None:
         super()._check_params()
-        if not is_number(self.ridge) or self.ridge <= 0:
-            msg = f"ridge must be a positive number, got {self.ridge!r}"
+        if not is_number(self.ridge) or not 1e-9 <= self.ridge <= 1e9:
+            msg = f"ridge must be a positive number from 1e-9 to 1e9, got {self.ridge!r}"
             raise ValueError(msg)
 
     def _check_fitted(self) -> None:
@@ -205,8 +205,7 @@ def nll_statistic(block: Block, levels: Levels, shift: Array) -> Statistic:
 
 def _fit_shifts(statistic: Callable[[Array], Statistic], levels: Levels, ridge: float) -> tuple[Array, float]:
     """Shifts of the groups with the least penalised loss, by Newton steps that never raise it; and the loss."""
-    # A ridge below rounding would leave the curvature singular: shifting all groups alike changes nothing.
-    penalty, steps = max(ridge, 1e-9) * levels.sizes, levels.steps
+    penalty, steps = ridge * levels.sizes, levels.steps
     shift = np.zeros(len(penalty))
     found = statistic(shift)
     for _ in range(100):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -212,7 +212,7 @@ def build_report(
         next_steps=words.next_steps(
             chosen.name, chosen.fitted, comparison, before, after, curve, answer, class_rows, absent
         ),
-        reproduction=_reproduction(command, method, chosen, source, held_out, logits, random_state),
+        reproduction=_reproduction(command, method, methods, source, held_out, logits, random_state),
     )
 
 
@@ -323,7 +323,7 @@ def _how(chosen: judged.Chosen, source: RowSource, held_out: RowSource | None, r
 def _reproduction(
     command: str | None,
     method: Any,
-    chosen: judged.Chosen,
+    methods: Methods | None,
     source: RowSource,
     held_out: RowSource | None,
     logits: bool,
@@ -334,6 +334,9 @@ def _reproduction(
         if held_out is not None:
             arguments.append("evaluation=(evaluation_scores, evaluation_y)")
         arguments.append(f"method={method!r}" if isinstance(method, str) else "method=fitted_map")
+        if methods is not None:
+            plain = all(isinstance(name, str) for name in methods) and not isinstance(methods, Mapping)
+            arguments.append(f"methods={list(methods)!r}" if plain else "methods=methods")
         if logits:
             arguments.append("logits=True")
         arguments.append(f"random_state={seed}")

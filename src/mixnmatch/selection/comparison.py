@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.evaluation.result import CalibrationError
 from mixnmatch.maps.base import CalibrationMap, read_rows
 from mixnmatch.maps.external import calibration_map
-from mixnmatch.selection.evaluated import Methods, RowLosses, Rows, build_methods, read_evaluation
+from mixnmatch.selection.evaluated import Methods, RowLosses, Rows, build_methods, default_methods, read_evaluation
 from mixnmatch.selection.text import table
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Comparison", "MethodResult", "compare"]
 
 Progress = Callable[[int, int, str], None]
+# Columns of a terminal that a printed comparison takes at most, unless a name is very long.
+WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,8 @@ class Comparison:
         Rows evaluated on, and classes.
     confidence : float
         Coverage of the intervals.
+    left_out : tuple of str
+        Short names that were not compared because they take long to fit.
     """
 
     results: tuple[MethodResult, ...]
@@ -98,6 +103,7 @@ class Comparison:
     n_rows: int
     n_classes: int
     confidence: float
+    left_out: tuple[str, ...] = ()
 
     @property
     def best(self) -> MethodResult:
@@ -131,6 +137,7 @@ class Comparison:
             "n_classes": self.n_classes,
             "confidence": self.confidence,
             "ranked_by": "calibration gain",
+            "left_out": list(self.left_out),
             "results": [result.to_dict() for result in self.results],
         }
 
@@ -147,34 +154,38 @@ class Comparison:
         return ComparisonDisplay(self).plot(ax)
 
     def __str__(self) -> str:
-        header = ("method", "gain", "interval", "behind best", "interval", "nll", "brier", "accuracy", "error", "s")
+        header = ("method", "gain", "behind best", "nll", "brier", "accuracy", "error", "s")
         rows = [_line(result) for result in self.results if result.failure is None]
-        lines = [f"{self.how}; intervals at {self.confidence:.0%}", table(header, rows)]
+        lines = [self.how, table(header, rows), ""]
+        lines.append(f"gain: decrease of the Brier score; ±: {self.confidence:.0%} interval; s: seconds of a fit")
+        if any(result.winners_changed for result in self.results):
+            lines.append("*: predictions changed")
         lines += [f"{result.name} failed: {result.failure}" for result in self.failed]
+        if self.left_out:
+            text = f"left out because they take long to fit: {', '.join(self.left_out)}"
+            lines += [*fill(text, WIDTH).splitlines(), 'methods="all" compares them too']
         return "\n".join(lines)
 
 
 def _line(result: MethodResult) -> tuple[str, ...]:
     assert result.gain is not None
     assert result.behind is not None
-    mark = "" if not result.winners_changed else "*"
     return (
         result.name,
-        f"{float(result.gain):+.5f}",
-        _ends(result.gain),
-        f"{float(result.behind):.5f}",
-        _ends(result.behind),
+        f"{float(result.gain):+.5f} {_reach(result.gain)}",
+        f"{float(result.behind):.5f} {_reach(result.behind)}",
         f"{result.nll:.4f}",
         f"{result.brier:.4f}",
-        f"{result.accuracy:.4f}{mark}",
+        f"{result.accuracy:.4f}{'*' if result.winners_changed else ' '}",
         f"{result.error:.4f}",
         f"{result.seconds:.2f}",
     )
 
 
-def _ends(estimate: MeanEstimate) -> str:
+def _reach(estimate: MeanEstimate) -> str:
+    """Half of an interval, which is as long to either side."""
     low, high = estimate.interval
-    return f"{low:+.5f} {high:+.5f}"
+    return f"±{(high - low) / 2:.5f}"
 
 
 def compare(
@@ -199,9 +210,9 @@ def compare(
         Probabilities, or logits if ``logits``.
     y : array of shape (n,)
         Labels.
-    methods : sequence of short names and maps, or mapping from names to maps, optional
-        What to compare. By default all short names but ``uniform``; on tables of more than 300 000 entries, those that
-        take longest to fit are left out. The identity always takes part.
+    methods : sequence of short names and maps, or mapping from names to maps, or "all", optional
+        What to compare. By default the short names that are quick to fit; those left out are named in the result, and
+        ``"all"`` compares them too (all but ``uniform``). The identity always takes part.
     logits : bool
         Whether scores are logits.
     sample_weight : array of shape (n,), optional
@@ -261,7 +272,8 @@ def compare(
         how = f"{cv}-fold cross-validation on {rows.n} rows, {source.n_classes} classes"
     else:
         how = f"fitted on {source.n_rows} rows, evaluated on {rows.n} others, {source.n_classes} classes"
-    return Comparison(_ranked(measured, rows, confidence), how, rows.n, source.n_classes, confidence)
+    left_out = tuple(default_methods(source)[1]) if methods is None else ()
+    return Comparison(_ranked(measured, rows, confidence), how, rows.n, source.n_classes, confidence, left_out)
 
 
 def _check_folds(cv: Any) -> None:

@@ -16,9 +16,10 @@ from mixnmatch.maps.base import CalibrationMap, read_rows
 from mixnmatch.maps.external import calibration_map
 
 Methods = Sequence[Any] | Mapping[str, Any]
-# Above so many entries of the table, methods that take longest to fit are only compared when they are asked for.
-COSTLY_TO = 300_000
+# Methods of this cost and above are only compared when they are asked for; on tables of more entries than that, so are
+# those of the cost below.
 COSTLY = 3
+COSTLY_TO = 300_000
 
 
 def read_evaluation(evaluation: tuple[Any, ...], source: RowSource, *, logits: bool) -> RowSource:
@@ -33,16 +34,24 @@ def read_evaluation(evaluation: tuple[Any, ...], source: RowSource, *, logits: b
     return other
 
 
+def default_methods(source: RowSource) -> tuple[list[str], list[str]]:
+    """Short names that are compared if nothing is said, and those left out because they take long to fit."""
+    from mixnmatch.registry import REGISTRY
+
+    limit = COSTLY if source.n_entries <= COSTLY_TO else COSTLY - 1
+    entries = [entry for entry in REGISTRY.values() if entry.name != "uniform"]
+    return [e.name for e in entries if e.cost < limit], [e.name for e in entries if e.cost >= limit]
+
+
 def build_methods(methods: Methods | None, source: RowSource, *, logits: bool) -> dict[str, CalibrationMap]:
     """Unfitted maps by name, the identity among them."""
-    from mixnmatch.registry import REGISTRY, calibrator
+    from mixnmatch.registry import calibrator
 
     classes = source.classes
     if methods is None:
-        costly = source.n_entries > COSTLY_TO
-        methods = [e.name for e in REGISTRY.values() if e.name != "uniform" and not (costly and e.cost >= COSTLY)]
-    if isinstance(methods, str):
-        methods = [methods]
+        methods = default_methods(source)[0]
+    elif isinstance(methods, str):
+        methods = [*default_methods(source)[0], *default_methods(source)[1]] if methods == "all" else [methods]
     named = methods.items() if isinstance(methods, Mapping) else [(None, method) for method in methods]
     made: dict[str, CalibrationMap] = {}
     for given, method in named:
