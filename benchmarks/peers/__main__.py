@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -41,25 +42,25 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--problems", default="*", help="pattern of the names of problems")
     made.add_argument("--libraries", nargs="+", default=[], help="libraries of the quality run; all by default")
     made.add_argument(
-        "--quality-limit", type=float, default=300, help="seconds of processor time for one method in the quality run"
+        "--quality-limit", type=float, default=120, help="seconds of processor time for a method; 0: take what is kept"
     )
     made.add_argument("--quick", action="store_true", help="small sizes, one round, four problems")
     return made
 
 
-def problems(options: argparse.Namespace) -> list[Path]:
-    """Files of the problems of the quality run."""
-    found: list[Path] = []
+def problems(options: argparse.Namespace) -> Iterator[Path]:
+    """Files of the problems of the quality run, made as they are asked for."""
     if options.logits is None or not Path(options.logits).is_dir():
         print("no folder of classifier outputs (--logits FOLDER): tabular problems only")
     else:
-        found += network_problems(Path(options.logits), options.cache, options.rows)
-    for path in tabular_problems(options.cache, options.rows, options.problems):
-        if isinstance(path, str):
-            print(path)
+        for path in network_problems(Path(options.logits), options.cache, options.rows):
+            if fnmatch(path.stem, f"{options.problems}-{options.rows}"):
+                yield path
+    for found in tabular_problems(options.cache, options.rows, options.problems):
+        if isinstance(found, str):
+            print(found)
         else:
-            found.append(path)
-    return [path for path in found if fnmatch(path.stem, f"{options.problems}-{options.rows}")]
+            yield found
 
 
 def main() -> None:
@@ -75,12 +76,12 @@ def main() -> None:
         rows = speed.measure(options.cache, options.sizes, repeats=options.repeats, minutes=options.minutes,
                              limit=options.limit)  # fmt: skip
         speed.write(rows, tables / "speed.csv")
-        note_run(tables / "about.json", "speed", began)
+        note_run(tables / "about.json", "speed", began, options.limit)
     if "quality" in parts:
         judged = quality.judge_all(problems(options), options.cache, libraries=options.libraries,
                                    limit=options.quality_limit)  # fmt: skip
         quality.write(judged, tables / "quality.csv")
-        note_run(tables / "about.json", "quality", began)
+        note_run(tables / "about.json", "quality", began, options.quality_limit or 120)
     if "page" in parts:
         write_page(options.output, options.environment / "peers.json")
 

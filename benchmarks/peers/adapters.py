@@ -28,6 +28,12 @@ class Adapter(Protocol):
         """Calibrated probabilities, n x L."""
 
 
+# Methods of ours that are functions of probabilities: they are timed on these, as the peers are.
+ON_PROBABILITIES = tuple(
+    f"mixnmatch: {name}" for name in ("irm", "irova", "histogram", "histogram (width)", "bbq", "beta")
+)
+
+
 @dataclass(frozen=True)
 class Method:
     """A method of a library.
@@ -49,6 +55,11 @@ class Method:
     def key(self) -> str:
         """Library and name, the identity of the method everywhere."""
         return f"{self.library}: {self.name}"
+
+    @property
+    def stored(self) -> str:
+        """Which of the simulated scores it is timed on, "logits" or "probs"."""
+        return "probs" if self.takes == "probs" or self.key in ON_PROBABILITIES else "logits"
 
     def natural(self, scores: np.ndarray, logits: bool) -> tuple[np.ndarray, bool]:
         """The scores as the method takes them, and whether these are logits."""
@@ -271,6 +282,7 @@ def ours() -> list[Method]:
         if entry.name not in ("uniform", "isotonic", "auto"):  # isotonic is irova by another name
             add(entry.name, lambda logits, name=entry.name: calibrator(name, logits=logits), entry.accuracy_preserving)
     add("ets (brier)", lambda logits: calibrator("ets", logits=logits, loss="brier"), True)
+    add("histogram (width)", lambda logits: calibrator("histogram", logits=logits, strategy="width", bins=15), False)
     add("sms-ets-irm", lambda logits: calibrator("sms", logits=logits) >> calibrator("irm-ets"), False)
     for keeps in (False, True):
         for scoring in ("nll", "brier"):
@@ -303,7 +315,7 @@ def netcal() -> list[Method]:
         ("logistic", "vector", "scaling", "LogisticCalibration", False),
         ("beta", "beta", "scaling", "BetaCalibration", False),
         ("isotonic", "irova", "binning", "IsotonicRegression", False),
-        ("histogram", "histogram", "binning", "HistogramBinning", False),
+        ("histogram", "histogram (width)", "binning", "HistogramBinning", False),
         ("bbq", "bbq", "binning", "BBQ", False),
         ("enir", "", "binning", "ENIR", False),
     )
@@ -357,7 +369,7 @@ def torch_uncertainty() -> list[Method]:
         ("vector", "vector", "VectorScaler", True, False),
         ("matrix", "matrix", "MatrixScaler", True, False),
         ("dirichlet", "dirichlet", "DirichletScaler", True, False),
-        ("histogram", "histogram", "HistogramBinningScaler", False, False),
+        ("histogram", "histogram (width)", "HistogramBinningScaler", False, False),
         ("isotonic", "irova", "IsotonicRegressionScaler", False, False),
         ("bbq", "bbq", "BBQScaler", False, False),
     )

@@ -78,9 +78,8 @@ def measure_fit(key: str, size: str, cache: Path) -> Result:
 
     method = all_methods()[key]
     files = speed_files(cache, size)
-    stored = "probs" if method.takes == "probs" else "logits"
-    x, y = loaded(files[stored], method.dtype), loaded(files["labels"], "int64")
-    logits = stored == "logits"
+    x, y = loaded(files[method.stored], method.dtype), loaded(files["labels"], "int64")
+    logits = method.stored == "logits"
     adapter = method.make(logits, SIZES[size][1])
     few = warm_up_rows(y)
     start = time.perf_counter()

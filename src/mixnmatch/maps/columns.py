@@ -101,13 +101,9 @@ class Columns:
         return self.source.map_blocks(statistic, self.way, *args, block_bytes=block_bytes)
 
     def gathered(self) -> list[tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.float64]]]:
-        """All entries of each problem in memory: scores, labels and weights, sorted by score."""
+        """All entries of each problem in memory: scores, labels and weights, in the order of the rows."""
         parts = list(self.map_blocks(entries))
         scores = np.concatenate([part.scores for part in parts])
         positive = np.concatenate([part.positive for part in parts])
         weight = np.concatenate([np.ones(len(p.scores)) if p.weight is None else p.weight for p in parts])
-        found = []
-        for k in range(scores.shape[1]):
-            order = np.argsort(scores[:, k], kind="stable")
-            found.append((scores[order, k], positive[order, k], weight[order]))
-        return found
+        return [(s, p, weight) for s, p in zip(scores.T.copy(), positive.T.copy(), strict=True)]

@@ -37,10 +37,11 @@ class ScoreTable:
     @classmethod
     def of(cls, scores: NDArray[Any], positive: NDArray[np.bool_], weight: Vector) -> ScoreTable:
         """Table of scores in memory, a group for each distinct one."""
-        distinct, index = np.unique(scores.astype(np.float64), return_inverse=True)
-        size = len(distinct)
-        sums = weighted_count(index, weight, size), weighted_count(index, weight * positive, size)
-        return cls.of_groups(distinct, distinct, *sums, n_distinct=size)
+        order = np.argsort(scores)
+        scores, weight = scores[order].astype(np.float64), weight[order]
+        starts = np.flatnonzero(np.append(True, scores[1:] != scores[:-1]))
+        sums = np.add.reduceat(weight, starts), np.add.reduceat(weight * positive[order], starts)
+        return cls.of_groups(scores[starts], scores[starts], *sums, n_distinct=len(starts))
 
     @classmethod
     def of_groups(cls, low: Vector, high: Vector, weight: Vector, positive: Vector, *, n_distinct: int) -> ScoreTable:
