@@ -34,6 +34,7 @@ for how in (signal.SIGINT, signal.SIGKILL, None):
         pid = os.fork()
         if pid == 0:
             signal.alarm(100)
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs the tests may have switched it off
             error = os.open(f"{name}-{how}.err", os.O_CREAT | os.O_WRONLY)
             os.dup2(error, 2)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
