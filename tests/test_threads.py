@@ -37,7 +37,8 @@ def test_fits_side_by_side(name):
     def fit(problem):
         return calibrator(name, logits=True).fit(*problem).predict_proba(problem[0])
 
-    alone = [fit(problem) for problem in problems]
+    with ThreadPoolExecutor(1) as pool:
+        alone = list(pool.map(fit, problems))
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(fit, problems))
     for one, other in zip(together, alone, strict=True):

@@ -20,6 +20,8 @@ ROUNDING = {"bfloat16": 0.0, "float16": 0.0, "float32": 1e-5, "float64": 1e-9}
 WIDEST = 1e9
 # A row cannot be counted more often than this, and all rows together not less than this.
 MOST_OFTEN, LEAST_TOTAL = 1e15, 1e-12
+# A row that counts less than this does not count: its square would be lost beside anything.
+LEAST_WEIGHT = 1e-30
 _NO_FREQUENCY = 'which cannot be a number of rows; if weights are importances, say weights="importance"'
 
 
@@ -333,8 +335,10 @@ def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") 
         raise ValueError(msg)
     if weights == "importance":
         weight /= largest
+        weight[weight < LEAST_WEIGHT] = 0.0
         scale = float(weight.sum()) / float(np.square(weight).sum())
         return np.asarray(weight * scale)
+    weight[weight < LEAST_WEIGHT] = 0.0
     if largest > MOST_OFTEN:
         row = int(weight.argmax())
         msg = f"sample_weight in row {row} is {largest:.6g}, {_NO_FREQUENCY}"

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mixnmatch._passes import row_ranges, run_blocks, single_threaded_blas
 from mixnmatch._rows import Block, RowSource
-from mixnmatch._scores import from_tensor, is_number, read_labels, read_scores, read_weight
+from mixnmatch._scores import is_number, read_labels, read_scores, read_weight
 
 if TYPE_CHECKING:
     from mixnmatch.maps.composition import Composition
@@ -254,10 +254,5 @@ def accuracy_preserved(before: Any, after: Any, *, logits: bool = False) -> bool
 
 
 def _winners(scores: Any, threshold: float) -> NDArray[np.intp]:
-    values = np.asarray(from_tensor(scores))
-    if values.ndim == 1:
-        return (values > threshold).astype(np.intp)
-    if values.ndim == 2:
-        return np.asarray(values.argmax(axis=1))
-    msg = f"scores must have shape (n, L) or (n,), got {values.shape}"
-    raise ValueError(msg)
+    values = read_scores(scores, logits=True).values  # only the order matters, whatever they are
+    return np.asarray((values > threshold).astype(np.intp) if values.ndim == 1 else values.argmax(axis=1))
