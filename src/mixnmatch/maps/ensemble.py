@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._passes import Shared
 from mixnmatch._rows import Block, RowSource
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.columns import Columns, log_odds_parts
@@ -320,6 +322,17 @@ def _polish(mean: Mean, members: _Members, packed: Array) -> Array:
     return members.pack(np.tile(found.x, (members.free, 1)), w)
 
 
+@contextmanager
+def _clip_warnings_ignored() -> Iterator[None]:
+    with warnings.catch_warnings():
+        # A step may end a rounding outside of its bounds; SciPy clips it and says so.
+        warnings.filterwarnings("ignore", "Values in x were outside bounds", RuntimeWarning)
+        yield
+
+
+_without_clip_warnings = Shared(_clip_warnings_ignored)
+
+
 def _polish_all(mean: Mean, members: _Members, start: Array) -> Array:
     """Sequential quadratic programming in all parameters, weights on the simplex."""
     from scipy.optimize import minimize
@@ -329,9 +342,7 @@ def _polish_all(mean: Mean, members: _Members, start: Array) -> Array:
     bounds: list[tuple[float, float]] = [(low, np.inf) for low in members.family.lower] * members.free
     bounds += [(0.0, 1.0)] * members.size
     options = {"maxiter": 200, "ftol": 1e-12}
-    with warnings.catch_warnings():
-        # A step may end a rounding outside of its bounds; older SciPy clips it and says so.
-        warnings.filterwarnings("ignore", "Values in x were outside bounds", RuntimeWarning)
+    with _without_clip_warnings():
         found = minimize(mean, start, jac=True, method="SLSQP", bounds=bounds, constraints=[simplex], options=options)
     theta, w = members.unpack(found.x)
     w = np.maximum(w, 0.0)
