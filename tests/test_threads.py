@@ -1,5 +1,6 @@
 """One fitted map used from many threads, and fits side by side, give what one thread gives, bit for bit."""
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -37,8 +38,18 @@ def test_fits_side_by_side(name):
     def fit(problem):
         return calibrator(name, logits=True).fit(*problem).predict_proba(problem[0])
 
-    alone = [fit(problem) for problem in problems]
+    with ThreadPoolExecutor(1) as pool:
+        alone = list(pool.map(fit, problems))
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(fit, problems))
     for one, other in zip(together, alone, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_nothing_global_is_left_changed():
+    """Filters of warnings are shared by all threads: fits that overlap must leave them as they were."""
+    problem = make_problem(60, 3, seed=70)
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: calibrator("ensemble-beta", logits=True).fit(*problem), range(16)))
+    assert warnings.filters == before

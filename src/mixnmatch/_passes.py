@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
@@ -144,38 +144,37 @@ def run_blocks(work: Callable[[int, int], T], ranges: list[tuple[int, int]]) -> 
             future.cancel()
 
 
-class _SharedLimit:
-    """The limit on BLAS threads: set by the first who asks, lifted by the last, whoever overlaps with whom."""
+class Shared:
+    """A context that changes something global: entered by the first thread that asks, left by the last.
 
-    def __init__(self) -> None:
+    Contexts of their own would restore what another thread had set if they overlap.
+    """
+
+    def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._make = make
         self._lock = threading.Lock()
         self._users = 0
-        self._limit: Any = None
+        self._context: AbstractContextManager[Any] | None = None
 
-    def acquire(self) -> None:
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Be inside."""
         with self._lock:
             if self._users == 0:
-                self._limit = _blas_controller().limit(limits=1, user_api="blas")
+                self._context = self._make()
+                self._context.__enter__()
             self._users += 1
-
-    def release(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self._limit.restore_original_limits()
-
-
-_limit = _SharedLimit()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._users == 0 and self._context is not None:
+                    self._context.__exit__(None, None, None)
 
 
-@contextmanager
-def single_threaded_blas() -> Iterator[None]:
-    """Keep BLAS to one thread while our own threads run blocks, so that the two do not fight for the cores."""
-    _limit.acquire()
-    try:
-        yield
-    finally:
-        _limit.release()
+# Keeps BLAS to one thread while our own threads run blocks, so that the two do not fight for the cores.
+single_threaded_blas = Shared(lambda: _blas_controller().limit(limits=1, user_api="blas"))
 
 
 @cache

@@ -21,8 +21,8 @@ ROUNDING = {"bfloat16": 0.0, "float16": 0.0, "float32": 1e-5, "float64": 1e-9}
 WIDEST = 1e9
 # A row cannot be counted more often than this, and all rows together not less than this.
 MOST_OFTEN, LEAST_TOTAL = 1e15, 1e-12
-# A weight that is smaller than the largest by this factor cannot be seen in any sum, and is read as 0.
-LEAST_SHARE = 1e-30
+# A row that counts less than this, or than this beside the largest, does not count: its square is lost in any sum.
+LEAST_WEIGHT = 1e-30
 _NO_FREQUENCY = 'which cannot be a number of rows; if weights are importances, say weights="importance"'
 
 
@@ -439,7 +439,8 @@ def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") 
     if sums.largest == 0:
         msg = "sample_weight is zero for every row"
         raise ValueError(msg)
-    weight = weight * (weight >= LEAST_SHARE * sums.largest)
+    least = LEAST_WEIGHT * (sums.largest if weights == "importance" else max(sums.largest, 1.0))
+    weight = weight * (weight >= least)
     if weights == "importance":
         weight = weight / sums.largest
         sums = _weigh_all(weight)

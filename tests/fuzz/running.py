@@ -76,4 +76,6 @@ def check_distribution(p: Any, n_classes: int) -> None:
     assert p.dtype in (np.float32, np.float64)
     assert np.isfinite(p).all()
     assert (p >= 0).all()
-    np.testing.assert_allclose(p.sum(axis=1, dtype=np.float64), 1, atol=1e-6, rtol=0)
+    # Rows that were given so close to 1 are the rounding of their own type, and may be handed on as they are.
+    rounding = 1e-5 if p.dtype == np.float32 else 1e-9
+    np.testing.assert_allclose(p.sum(axis=1, dtype=np.float64), 1, atol=rounding, rtol=0)

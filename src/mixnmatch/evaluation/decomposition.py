@@ -199,8 +199,10 @@ def score_decomposition(
     means = outcome_means(data.y, data.weight, fit.code, fit.weight)
     base = float(fit.weight @ means / fit.weight.sum())
 
+    seen = fit.weight > 0  # a prediction that nothing came of may be infinitely wrong
+
     def mean_score(prediction: Rows) -> float:
-        return float(fit.weight @ _binary_score(prediction, means, score) / fit.weight.sum())
+        return float(np.average(_binary_score(prediction[seen], means[seen], score), weights=fit.weight[seen]))
 
     value, best = mean_score(fit.z), mean_score(fit.fitted)
     constant = mean_score(np.full_like(fit.z, base))

@@ -347,7 +347,7 @@ def _resample_rows(
     """Test by labels drawn from the rows' probabilities, interval by the bootstrap: a full estimate for each."""
     n = scores.n_rows
     own = np.ones(n) if weight is None else weight
-    rows = np.flatnonzero(own)
+    counted = np.flatnonzero(own > 0)  # without them a resample could have no weight at all
     null, drawn = [], []
     p = notion.probabilities(scores)
     if isinstance(metric.estimator, Dirichlet) and metric.estimator.bandwidth is None:
@@ -356,7 +356,7 @@ def _resample_rows(
     for _ in range(FULL_RESAMPLES):
         simulated = (cumulative[:, :-1] < rng.random((n, 1))).sum(axis=1).astype(np.intp)
         null.append(metric.evaluate(scores, simulated, weight)[0])
-        times = np.bincount(rows[rng.integers(0, len(rows), len(rows))], minlength=n)
+        times = np.bincount(counted[rng.integers(0, len(counted), len(counted))], minlength=n)
         drawn.append(metric.evaluate(scores, labels, own * times)[0])
     p_value = inference.rank_p_value(value, np.asarray(null))
     return inference.bootstrap_interval(value, np.asarray(drawn), p_value, confidence=confidence), p_value

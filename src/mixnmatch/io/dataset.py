@@ -127,14 +127,15 @@ def open_dataset(
     arrow = pyarrow(path)
     try:
         found = arrow.dataset.dataset(path, format="parquet", partitioning="hive", exclude_invalid_files=False)
-    except (arrow.ArrowException, OSError) as error:
+        known = list(found.schema.names)
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise FileError(path, damaged(error)) from None
     if not found.files:
         raise FileError(path, "the folder holds no .parquet files")
     fragments = list(found.get_fragments())
     own = [dict(arrow.dataset.get_partition_keys(each.partition_expression)) for each in fragments]
     keys = set().union(*own) if path.is_dir() else set()
-    names = [n for n in found.schema.names if n not in keys - {label, weights} and not n.startswith(_INDEX)]
+    names = [n for n in known if n not in keys - {label, weights} and not n.startswith(_INDEX)]
     columns = choose_columns(path, names, label=label, weights=weights, patterns=patterns, need_labels=need_labels)
     parts, schemas = [], []
     for fragment, values in zip(fragments, own, strict=True):

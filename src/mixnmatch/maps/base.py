@@ -19,7 +19,7 @@ from mixnmatch import kernels
 from mixnmatch._dask import is_dask, known_rows, map_chunks, one_class_chunk, reduce_chunks, rows_like
 from mixnmatch._passes import asked_backend, row_ranges, run_blocks, single_threaded_blas
 from mixnmatch._rows import Block, RowSource
-from mixnmatch._scores import Scores, from_tensor, is_number, read_labels, read_scores, read_weight, shape_scores
+from mixnmatch._scores import Scores, is_number, read_labels, read_scores, read_weight, shape_scores
 
 if TYPE_CHECKING:
     from mixnmatch.maps.composition import Composition
@@ -349,10 +349,5 @@ def _same_winners(start: int, chunks: list[NDArray[Any]], threshold: float) -> b
 
 
 def _winners(scores: Any, threshold: float) -> NDArray[np.intp]:
-    values = np.asarray(from_tensor(scores))
-    if values.ndim == 1:
-        return (values > threshold).astype(np.intp)
-    if values.ndim == 2:
-        return np.asarray(values.argmax(axis=1))
-    msg = f"scores must have shape (n, L) or (n,), got {values.shape}"
-    raise ValueError(msg)
+    values = read_scores(scores, logits=True).values  # only the order matters, whatever they are
+    return np.asarray((values > threshold).astype(np.intp) if values.ndim == 1 else values.argmax(axis=1))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._passes import Shared
 from mixnmatch._prepared import Prepared
 from mixnmatch._rows import Block, RowSource
 from mixnmatch.maps.base import CalibrationMap
@@ -384,6 +386,17 @@ def _mix(mean: Mean, on_look: Mean, members: _Members, alone: Array) -> Array:
     return min([alone, start, _polish_all(mean, members, start)], key=lambda packed: mean(packed)[0])
 
 
+@contextmanager
+def _clip_warnings_ignored() -> Iterator[None]:
+    with warnings.catch_warnings():
+        # A step may end a rounding outside of its bounds; SciPy clips it and says so.
+        warnings.filterwarnings("ignore", "Values in x were outside bounds", RuntimeWarning)
+        yield
+
+
+_without_clip_warnings = Shared(_clip_warnings_ignored)
+
+
 def _polish_all(mean: Mean, members: _Members, start: Array, tolerance: float = 1e-12) -> Array:
     """Sequential quadratic programming in all parameters, weights on the simplex."""
     from scipy.optimize import minimize
@@ -393,9 +406,7 @@ def _polish_all(mean: Mean, members: _Members, start: Array, tolerance: float = 
     bounds: list[tuple[float, float]] = [(low, np.inf) for low in members.family.lower] * members.free
     bounds += [(0.0, 1.0)] * members.size
     options = {"maxiter": 200, "ftol": tolerance}
-    with warnings.catch_warnings():
-        # A step may end a rounding outside of its bounds; older SciPy clips it and says so.
-        warnings.filterwarnings("ignore", "Values in x were outside bounds", RuntimeWarning)
+    with _without_clip_warnings():
         found = minimize(mean, start, jac=True, method="SLSQP", bounds=bounds, constraints=[simplex], options=options)
     theta, w = members.unpack(found.x)
     w = np.maximum(w, 0.0)
