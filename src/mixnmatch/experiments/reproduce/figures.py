@@ -25,6 +25,8 @@ STYLE: Final[dict[str, dict[str, Any]]] = {
 }
 PAPER_LINES: Final = ("uncalibrated", "ts", "ets", "irm", "irova", "irova-ts")
 COLUMNS: Final = 4
+# From this ratio of the largest to the smallest error on, the scale is logarithmic.
+WIDE: Final = 4
 
 
 def _title(entry: Entry) -> str:
@@ -43,7 +45,8 @@ def _plot(axis: Any, results: Results, entry: Entry, metric: str, keys: Sequence
     axis.set_xscale("log", base=2)
     axis.set_xlabel("calibration rows $n_c$")
     axis.set_ylabel("top-label ECE$^1$ (%)" if metric == "ece" else "accuracy (%)")
-    if metric == "ece":  # with few rows the error of a method can be ten times that of another
+    low, high = axis.get_ylim()
+    if metric == "ece" and (low <= 0 or high > WIDE * low):  # with few rows errors can be ten times those with many
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter("{x:g}")
         axis.yaxis.set_minor_formatter(_few_labels)
