@@ -147,13 +147,13 @@ def draw_measures(path: Path, results: Results) -> Path | None:
     if reference is not None:
         level = reference.values[0]
         right.axhline(100 * level, color="#777777", linewidth=0.9)
-        for key in ("irm", "irova", "irova-ts"):
+        for number, key in enumerate(("irm", "irova", "irova-ts")):
             curve = results.curve(entry.name, key, "ece")
             found = None if curve is None else needed(curve.sizes, curve.values, level)
             if found is not None and not found.sign:
                 color = STYLE[key]["color"]
                 right.axvline(found.rows, color=color, linewidth=0.9, linestyle=":")
-                place = {"xytext": (3, 3), "textcoords": "offset points", "fontsize": 9, "color": color}
+                place = {"xytext": (4, 4 + 13 * number), "textcoords": "offset points", "fontsize": 9, "color": color}
                 right.annotate(f"{found.rows / reference.sizes[0]:.3g}", (found.rows, 100 * level), **place)
     right.set_title(
         f"Data efficiency: $n_c$ that reaches IRM's ECE at {reference.sizes[0] if reference else 128}", fontsize=9
