@@ -96,7 +96,10 @@ class LogisticFamily:
 
     def _argument(self, log_p: Array, log_not: Array, theta: Array) -> Array:
         second = theta[1] if self.beta else theta[0]
-        return np.asarray(theta[0] * log_p - second * log_not + theta[-1])
+        x: Array = theta[0] * log_p
+        x -= second * log_not
+        x += theta[-1]
+        return x
 
     def log_g(self, log_p: Array, log_not: Array, theta: Array) -> Array:
         """Log g."""
@@ -105,11 +108,13 @@ class LogisticFamily:
 
     def shares(self, log_p: Array, log_not: Array, theta: Array) -> tuple[Array, Array]:
         """Shares of the row, and the derivative of log g in its argument: both from one exponential."""
-        x = self._argument(log_p, log_not, theta)
-        decay = np.exp(-np.abs(x))
-        positive = x >= 0
-        lower, upper = decay / (1.0 + decay), 1.0 / (1.0 + decay)
-        g, rest = np.where(positive, upper, lower), np.where(positive, lower, upper)
+        g = self._argument(log_p, log_not, theta)
+        np.negative(g, out=g)
+        with np.errstate(over="ignore"):  # where g is 0 to all digits
+            np.exp(g, out=g)
+        g += 1.0
+        np.reciprocal(g, out=g)
+        rest = 1.0 - g
         sums = g.sum(axis=1, keepdims=True)
         if sums.min() < TINY:  # a row of zeros, almost: only logarithms tell its entries apart
             return np.exp(log_softmax(self.log_g(log_p, log_not, theta))), rest

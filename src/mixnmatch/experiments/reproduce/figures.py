@@ -25,6 +25,8 @@ STYLE: Final[dict[str, dict[str, Any]]] = {
 }
 PAPER_LINES: Final = ("uncalibrated", "ts", "ets", "irm", "irova", "irova-ts")
 COLUMNS: Final = 4
+# From this ratio of the largest to the smallest error on, the scale is logarithmic.
+WIDE: Final = 4
 
 
 def _title(entry: Entry) -> str:
@@ -43,7 +45,8 @@ def _plot(axis: Any, results: Results, entry: Entry, metric: str, keys: Sequence
     axis.set_xscale("log", base=2)
     axis.set_xlabel("calibration rows $n_c$")
     axis.set_ylabel("top-label ECE$^1$ (%)" if metric == "ece" else "accuracy (%)")
-    if metric == "ece":  # with few rows the error of a method can be ten times that of another
+    low, high = axis.get_ylim()
+    if metric == "ece" and (low <= 0 or high > WIDE * low):  # with few rows errors can be ten times those with many
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter("{x:g}")
         axis.yaxis.set_minor_formatter(_few_labels)
@@ -144,13 +147,13 @@ def draw_measures(path: Path, results: Results) -> Path | None:
     if reference is not None:
         level = reference.values[0]
         right.axhline(100 * level, color="#777777", linewidth=0.9)
-        for key in ("irm", "irova", "irova-ts"):
+        for number, key in enumerate(("irm", "irova", "irova-ts")):
             curve = results.curve(entry.name, key, "ece")
             found = None if curve is None else needed(curve.sizes, curve.values, level)
             if found is not None and not found.sign:
                 color = STYLE[key]["color"]
                 right.axvline(found.rows, color=color, linewidth=0.9, linestyle=":")
-                place = {"xytext": (3, 3), "textcoords": "offset points", "fontsize": 9, "color": color}
+                place = {"xytext": (4, 4 + 13 * number), "textcoords": "offset points", "fontsize": 9, "color": color}
                 right.annotate(f"{found.rows / reference.sizes[0]:.3g}", (found.rows, 100 * level), **place)
     right.set_title(
         f"Data efficiency: $n_c$ that reaches IRM's ECE at {reference.sizes[0] if reference else 128}", fontsize=9

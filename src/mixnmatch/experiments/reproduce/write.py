@@ -49,7 +49,7 @@ NOISE_TEXT: Final = (
     "Means over random splits, with standard errors. Bold: best within noise, that is, within two standard errors of "
     "the paired difference to the best. (Splits share rows: the noise of the data themselves is not in it.) A method "
     "with fewer splits than others gets its mean difference to TS on these, added to the mean of TS on all. Tables of "
-    "further methods have in bold what is best of all methods, the paper's included."
+    "further methods have in bold what is best of all methods, the paper's included. A dash: not run, or no result."
 )
 MEASURED: Final = {
     "ece": ("Top-label ECE¹ (%)", "lower is better", "the paper's KDE"),
@@ -266,7 +266,8 @@ class _Writer:
             self._numbers("claims", [one.to_dict() for one in found])
             text = (
                 "Better and worse mean beyond two standard errors of the paired difference over splits. A claim about "
-                "pairs holds (yes) if three quarters of the rows that differ say so, and fails (no) if one quarter do."
+                "pairs holds (yes) if three quarters of the rows that differ say so, by ECE¹ and by gain, and fails "
+                "(no) if one quarter or less do, by both."
             )
             blocks += [Heading("The paper's claims"), Text(text), statements(found, "claim")]
         if self._wanted("guidelines"):
