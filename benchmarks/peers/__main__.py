@@ -67,7 +67,7 @@ def main() -> None:
     """Run the parts that are asked for."""
     options = parser().parse_args()
     if options.quick:
-        options.sizes, options.repeats, options.problems, options.logits = ["C10", "C100"], 1, "tab_*n*_l*", None
+        options.sizes, options.repeats, options.problems, options.logits = ["C10", "C100"], 1, "tab_[ps]*_l*", None
         options.output, options.quality_limit, options.limit = ROOT / "out" / "bench", 60, 20
     parts = options.parts or ["speed", "quality", "page"]
     tables = options.output / "peers"
