@@ -251,18 +251,18 @@ def test_units_run_on_dask(manifest, tmp_path):
 def test_slow_methods_see_fewer_splits(manifest, tmp_path):
     plan = plan_of(manifest, splits=3, slow_splits=1, methods=("ts", "gpc"), parts=("table1",))
     run(plan, tmp_path)
-    count = {key: sum(one["method"] == key for one in collect(plan, tmp_path)) for key in ("ts", "gpc")}
+    count = {key: sum(one["method"] == key for one in collect(plan, tmp_path)[0]) for key in ("ts", "gpc")}
     assert count == {"ts": 2 * 3, "gpc": 2 * 1}
 
 
 def test_a_learning_curve_without_its_end_is_left_out(manifest, tmp_path):
     plan = plan_of(manifest, methods=("ts",), parts=("table3",), repetitions=1)
     run(plan, tmp_path)
-    assert len(collect(plan, tmp_path)) == 2 * 3 * 2
+    assert len(collect(plan, tmp_path)[0]) == 2 * 3 * 2
     entry = plan.entries[0]
     last = curve_units(entry, load(entry, tmp_path), 1, 0)[-1]
     last.path(tmp_path).unlink()
-    assert {record["row"] for record in collect(plan, tmp_path)} == {"Small shifted"}
+    assert {record["row"] for record in collect(plan, tmp_path)[0]} == {"Small shifted"}
 
 
 # What follows works on made-up records.

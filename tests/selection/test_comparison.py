@@ -141,7 +141,9 @@ def test_the_text_is_narrow_and_explains_itself():
     text = str(result)
     assert max(map(len, text.splitlines())) <= 100
     assert "left out" not in text
-    assert ("*: predictions changed" in text) == any(line.winners_changed for line in result.results)
+    assert "*: the method may change the predicted class" in text
+    marked = [line.split()[0] for line in text.splitlines() if "* " in line and ":" not in line]
+    assert marked == [line.name for line in result.results if not line.accuracy_preserving]
     assert f"±{result['ts'].gain.interval[1] - float(result['ts'].gain):.5f}" in text
     defaults = replace(result, left_out=("auto", "gpc"))
     assert str(defaults).endswith('left out because they take long to fit: auto, gpc\nmethods="all" compares them too')

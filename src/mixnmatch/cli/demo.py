@@ -161,7 +161,7 @@ def _as_text(sample: Sample, results: list[dict[str, Any]]) -> str:
                 "" if none else f"[{100 * low:.2f}, {100 * high:.2f}]",
                 display.number(result["log_loss"]),
                 display.number(result["brier_score"]),
-                display.percent(result["accuracy"]) + ("*" if result["accuracy_preserving"] else " "),
+                display.percent(result["accuracy"]) + (" " if result["accuracy_preserving"] else "*"),
                 f"{result['seconds']:.2f} s",
             )
         )
@@ -173,7 +173,7 @@ def _as_text(sample: Sample, results: list[dict[str, Any]]) -> str:
         "",
         "ECE: top-label calibration error, residual kernel estimate; lower is better.",
         "gain: calibration gain, the reduction in squared error; higher is better.",
-        "* the method never changes the predicted class.",
+        "* the method may change the predicted class.",
         f"Largest gain: {best['method']}. `mixnmatch compare` tells which differences are more than chance.",
     ]
     return "\n".join(lines)

@@ -158,8 +158,8 @@ class Comparison:
         rows = [_line(result) for result in self.results if result.failure is None]
         lines = [self.how, table(header, rows), ""]
         lines.append(f"gain: decrease of the Brier score; ±: {self.confidence:.0%} interval; s: seconds of a fit")
-        if any(result.winners_changed for result in self.results):
-            lines.append("*: predictions changed")
+        if not all(result.accuracy_preserving for result in self.results if result.failure is None):
+            lines.append("*: the method may change the predicted class")
         lines += [f"{result.name} failed: {result.failure}" for result in self.failed]
         if self.left_out:
             text = f"left out because they take long to fit: {', '.join(self.left_out)}"
@@ -176,7 +176,7 @@ def _line(result: MethodResult) -> tuple[str, ...]:
         f"{float(result.behind):.5f} {_reach(result.behind)}",
         f"{result.nll:.4f}",
         f"{result.brier:.4f}",
-        f"{result.accuracy:.4f}{'*' if result.winners_changed else ' '}",
+        f"{result.accuracy:.4f}{' ' if result.accuracy_preserving else '*'}",
         f"{result.error:.4f}",
         f"{result.seconds:.2f}",
     )

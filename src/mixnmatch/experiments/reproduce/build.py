@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from mixnmatch.experiments.reproduce.run import Plan, Progress, collect, failures, run
+from mixnmatch.experiments.reproduce.run import Failures, Plan, Progress, collect, run
 from mixnmatch.experiments.reproduce.study import run_study, study_blocks
 from mixnmatch.experiments.reproduce.write import write_all
 from mixnmatch.io import FileError
@@ -18,6 +19,7 @@ __all__ = ["Outcome", "reproduce"]
 CACHE = "cache"
 PAGE = "index.md"
 STUDY = "synthetic"
+STUDY_STEPS = 78  # messages of the study, for the bar
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Outcome:
     """What a reproduction did: units that were run now, failures by row and method, and files that were written."""
 
     units: int
-    failures: dict[tuple[str, str], str]
+    failures: Failures
     files: tuple[Path, ...]
 
 
@@ -83,12 +85,12 @@ def reproduce(
             units = run(plan, cache, jobs=jobs, progress=progress)
         if compute and "synthetic" in plan.parts:
             tell = None if progress is None else progress("synthetic study")
-            steps = iter(range(1, 10**6))
-            message = None if tell is None else (lambda text: tell(next(steps), 0, text))
+            steps = count(1)
+            message = None if tell is None else (lambda text: tell(next(steps), STUDY_STEPS, text))
             run_study(study, repetitions=study_repetitions, seed=plan.seed, jobs=jobs, progress=message)
-    failed = failures(plan, cache)
+    records, failed = collect(plan, cache)
     blocks = study_blocks(study, folder) if "synthetic" in plan.parts else []
-    files = write_all(folder, plan, collect(plan, cache), command=command, failures=failed, study=blocks)
+    files = write_all(folder, plan, records, command=command, failures=failed, study=blocks)
     return Outcome(units, failed, tuple(files))
 
 

@@ -110,9 +110,9 @@ class Results:
         return Mean.of([first[k] - second[k] for k in both]) if both else None
 
     def better(self, row: str, method: str, other: str, metric: str) -> int | None:
-        """1 if the method is better than the other beyond noise, -1 if worse, 0 if neither."""
+        """1 if the method is better beyond noise, -1 if worse, 0 if neither, None for fewer than two splits."""
         apart = self.difference(row, method, other, metric)
-        if apart is None:
+        if apart is None or apart.n < 2:
             return None
         if apart.is_noise:
             return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,8 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
 AT_A_TIME: Final = 5
 Progress = Callable[[int, int, str], None]
 Record = dict[str, Any]
+# The message of the first failure, for each row and method.
+Failures = dict[tuple[str, str], str]
 
 
 @dataclass(frozen=True)
@@ -148,11 +151,13 @@ def run(plan: Plan, cache: Path, *, jobs: int = 1, progress: Callable[[str], Pro
         todo = [(one.unit, keys) for one in work if (keys := missing(one.unit, one.keys, one.logits, cache))]
         tell = None if progress is None else progress(stage)
         parallel = Parallel(n_jobs=jobs, batch_size=1, **_as_they_come(jobs))
-        finished = parallel(delayed(_named)(unit, keys, cache) for unit, keys in todo)
-        for number, name in enumerate(finished, start=1):
-            done += 1
-            if tell is not None:
-                tell(number, len(todo), name)
+        with warnings.catch_warnings():
+            # Large arrays make joblib replace a process now and then, which costs nothing but this.
+            warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
+            for number, name in enumerate(parallel(delayed(_named)(*one, cache) for one in todo), start=1):
+                if tell is not None:
+                    tell(number, len(todo), name)
+        done += len(todo)
     return done
 
 
@@ -169,21 +174,25 @@ def _named(unit: Unit, keys: Sequence[str], cache: Path) -> str:
     return unit.entry.name
 
 
-def collect(plan: Plan, cache: Path) -> list[Record]:
-    """All stored results that the plan asks for, one record for each unit and method.
+def collect(plan: Plan, cache: Path) -> tuple[list[Record], Failures]:
+    """All stored results that the plan asks for, one record for each unit and method, and why some have none.
 
     A learning curve of which a size is missing is left out: its last point would not be its end.
     """
     found: list[Record] = []
+    failures: Failures = {}
     for _, work in _stages(plan, cache):
         for one in work:
             results = stored(one.unit, cache)
             for key in one.keys:
                 result = results.get(expression(key, logits=one.logits))
-                if result is not None and "failure" not in result:
+                if result is not None and "failure" in result:
+                    failures.setdefault((one.unit.entry.name, key), result["failure"])
+                elif result is not None:
                     found.append(_record(one.unit, key, result))
     partial = _partial_curves(plan, found, cache)
-    return [record for record in found if record["part"] == "split" or (record["row"], record["method"]) not in partial]
+    whole = [one for one in found if one["part"] == "split" or (one["row"], one["method"]) not in partial]
+    return whole, failures
 
 
 def _partial_curves(plan: Plan, records: Sequence[Record], cache: Path) -> set[tuple[str, str]]:
@@ -198,19 +207,6 @@ def _partial_curves(plan: Plan, records: Sequence[Record], cache: Path) -> set[t
         if any(row == entry.name for row, _ in known)
     }
     return {(row, key) for (row, key), sizes in known.items() if sizes != wanted[row]}
-
-
-def failures(plan: Plan, cache: Path) -> dict[tuple[str, str], str]:
-    """Why a method has no number for a row: the message of its first failure, for each name and method."""
-    found: dict[tuple[str, str], str] = {}
-    for _, work in _stages(plan, cache):
-        for one in work:
-            results = stored(one.unit, cache)
-            for key in one.keys:
-                message = results.get(expression(key, logits=one.logits), {}).get("failure")
-                if message is not None:
-                    found.setdefault((one.unit.entry.name, key), message)
-    return found
 
 
 def _record(unit: Unit, key: str, result: Record) -> Record:

@@ -5,6 +5,7 @@ What a unit finds is kept in a small file, method by method, so that a run that 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import time
@@ -165,6 +166,7 @@ def stored(unit: Unit, cache: Path) -> dict[str, Result]:
     return dict(content["results"])
 
 
+@functools.cache
 def expression(key: str, *, logits: bool) -> str:
     """A method in full, as a key: the same expression gives the same numbers."""
     return " ".join(repr(method(key).build(logits=logits)).split())
