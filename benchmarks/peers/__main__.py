@@ -50,6 +50,9 @@ def parser() -> argparse.ArgumentParser:
 
 def problems(options: argparse.Namespace) -> Iterator[Path]:
     """Files of the problems of the quality run, made as they are asked for."""
+    if options.quality_limit == 0:
+        yield from sorted((options.cache / "problems").glob(f"{options.problems}-{options.rows}.npz"))
+        return
     if options.logits is None or not Path(options.logits).is_dir():
         print("no folder of classifier outputs (--logits FOLDER): tabular problems only")
     else:
@@ -67,7 +70,7 @@ def main() -> None:
     """Run the parts that are asked for."""
     options = parser().parse_args()
     if options.quick:
-        options.sizes, options.repeats, options.problems, options.logits = ["C10", "C100"], 1, "tab_*n*_l*", None
+        options.sizes, options.repeats, options.problems, options.logits = ["C10", "C100"], 1, "tab_[ps]*_l*", None
         options.output, options.quality_limit, options.limit = ROOT / "out" / "bench", 60, 20
     parts = options.parts or ["speed", "quality", "page"]
     tables = options.output / "peers"

@@ -315,8 +315,9 @@ def write_page(output: Path, environment: Path) -> None:
     for part, facts in about.items():
         text += f"- {part}: " + ", ".join(f"{name} {value}" for name, value in facts.items()) + "\n"
     text += "\n## Where we lose\n\n"
-    for what, losses in (("speed and memory", speed_losses(found)), ("quality", quality_losses(results))):
-        text += f"In {what}:\n\n{losses or 'Nowhere in these tables.'}\n"
+    parts = (("speed and memory", found, speed_losses(found)), ("quality", results, quality_losses(results)))
+    for what, measured, losses in parts:
+        text += f"In {what}:\n\n{losses or ('Nowhere in these tables.' if measured else 'Not measured yet.')}\n\n"
     text += who_part(records)
     if found:
         text += speed_part(found, speed_rows)

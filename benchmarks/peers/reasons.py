@@ -10,8 +10,8 @@ LEFT_OUT = {
     "venn-abers, one-vs-one": "is what MAPIE runs, with the same code",
     "probmetrics, SoftPlusCalibrator": "its authors call it work in progress and very slow",
     "probmetrics, DirichletCalibrator": "needs dirichletcal, which does not install",
-    "probmetrics, CenteredIsotonicRegressionCalibrator": "needs cir-model; centred isotonic regression is our default",
-    "probmetrics, tree and kernel calibrators": "are not calibration maps of a few parameters, and take hours here",
+    "probmetrics, CenteredIsotonicRegressionCalibrator": "needs cir-model, which nothing else here needs",
+    "probmetrics, tree and kernel calibrators": "train boosted trees, or smooth over all rows",
 }
 # (kind, twin, column) of the speed table or ("league", league, score) -> why the peer wins, or why it stays so.
 REASONS: dict[tuple[str, str, str], str] = {}
