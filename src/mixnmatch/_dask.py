@@ -63,7 +63,6 @@ def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, com
     ``start`` is the first row of a chunk. Only what ``work`` returns travels: reading a chunk and working on it are one
     task wherever Dask can fuse them. Chunks without rows are left out.
     """
-    import cloudpickle
     import dask.array as da
     from dask.array.optimization import optimize
     from dask.delayed import Delayed, delayed
@@ -72,7 +71,7 @@ def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, com
     rows = arrays[0].chunks[0]
     token = uuid4().hex
     job: Any = _Job(work, args, rows)
-    if len(cloudpickle.dumps(job)) > SMALL_JOB:
+    if _size(args) > SMALL_JOB:
         job = delayed(job, name=f"mixnmatch-job-{token}", traverse=False)
     pairs = [part for array in arrays for part in (array, "ij"[: array.ndim])]
     # The classes, in one chunk, stay an axis: Dask does not fuse what is contracted.
@@ -121,6 +120,15 @@ class _Job:
         """Work on a chunk. Its blocks run one after another: the cores are Dask's to share out."""
         with engine(threads=1, block_bytes=self.block_bytes), single_threaded_blas():
             return self.work(self.starts[number], chunks, *self.args)
+
+
+def _size(value: Any) -> int:
+    """Bytes of the arrays in the arguments of a pass, whatever holds them."""
+    if isinstance(value, np.ndarray):
+        return int(value.nbytes)
+    if isinstance(value, tuple | list):
+        return sum(map(_size, value))
+    return sum(map(_size, vars(value).values())) if hasattr(value, "__dict__") and not callable(value) else 0
 
 
 def _leaf(number: int, job: _Job, *chunks: Any) -> Any:
