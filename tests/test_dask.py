@@ -302,9 +302,9 @@ class LargestTransfer(distributed.WorkerPlugin):
             worker.largest_result = max(worker.largest_result, worker.state.tasks[key].get_nbytes())
 
 
-def _largest(dask_worker):
+def _largest(dask_worker, since):
     transfers = [*dask_worker.transfer_incoming_log, *dask_worker.transfer_outgoing_log]
-    return dask_worker.largest_result, max((log["total"] for log in transfers), default=0)
+    return dask_worker.largest_result, max((log["total"] for log in transfers if log["start"] >= since), default=0)
 
 
 def test_only_statistics_travel(client):
@@ -312,6 +312,7 @@ def test_only_statistics_travel(client):
     # rows of a first look.
     plugin = LargestTransfer()
     client.register_plugin(plugin, name="largest")
+    since = time.time()
     rows, n_classes, chunk = 32_000, 50, 8000
 
     def make(block_info):
@@ -325,7 +326,7 @@ def test_only_statistics_travel(client):
     fitted = mm.calibrator("ts", logits=True).fit(scores, labels)
     mm.calibration_error(scores, labels, logits=True)
     mm.calibration_gain(scores, fitted, labels, logits=True)
-    for result, transfer in client.run(_largest).values():
+    for result, transfer in client.run(_largest, since).values():
         assert 0 < result < chunk * n_classes * 8 / 4
         assert transfer < chunk * n_classes * 8 / 4
     client.unregister_worker_plugin("largest")
