@@ -232,12 +232,10 @@ class Ensemble(CalibrationMap):
 
         look = source.look(LOOK)
         mean, on_look = _mean_on(source, members), _mean_on(look, members)
-        single = members.pack(
-            np.tile(family.single(source.look(START), floor, self.loss), (self.free, 1)), members.first_only()
-        )
-        single = _polish(on_look, members, single)
-        alone = _polish(mean, members, single)
-        best = alone if members.size == 1 else _mix(mean, on_look, members, alone)
+        theta = family.single(source.look(START), floor, self.loss)
+        first = members.pack(np.tile(theta, (self.free, 1)), members.first_only())
+        alone = _polish(mean, members, _polish(on_look, members, first))
+        best = alone if members.size == 1 else _mix(mean, on_look, members, alone, first)
         theta, w = members.unpack(best)
         return {
             "theta_": theta,
@@ -384,9 +382,14 @@ def _polish(mean: Mean, members: _Members, packed: Array) -> Array:
     return members.pack(np.tile(found.x, (members.free, 1)), w)
 
 
-def _mix(mean: Mean, on_look: Mean, members: _Members, alone: Array) -> Array:
-    """The best of several starts on a sample, polished on all rows; or that start, or ``alone``, if it is better."""
-    tried = [_polish_all(on_look, members, start, LOOSE) for start in (alone, *members.spread(alone))]
+def _mix(mean: Mean, on_look: Mean, members: _Members, alone: Array, first: Array) -> Array:
+    """The best of several starts on a sample, polished on all rows; or that start, or ``alone``, if it is better.
+
+    The best single member may lie at the end of a long valley, such as an intercept far from zero, from where the way
+    to the best mixture is hard to find: starts are also taken around the ``first`` guess of it.
+    """
+    starts = [start for centre in (alone, first) for start in (centre, *members.spread(centre))]
+    tried = [_polish_all(on_look, members, start, LOOSE) for start in starts]
     start = min(tried, key=lambda packed: on_look(packed)[0])
     return min([alone, start, _polish_all(mean, members, start)], key=lambda packed: mean(packed)[0])
 
