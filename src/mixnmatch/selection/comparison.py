@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mixnmatch._rows import RowSource, fold_of
+from mixnmatch._rows import RowSource, check_folds, fold_of
 from mixnmatch.evaluation._means import MeanEstimate, check_confidence
 from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.evaluation.result import CalibrationError
@@ -223,7 +223,7 @@ def compare(
     ['ts', 'irm', 'identity']
     """
     check_confidence(confidence)
-    _check_folds(cv)
+    check_folds(cv)
     source = read_rows(scores, y, sample_weight, logits=logits, classes=classes)
     held_out = None
     if evaluation is not None:
@@ -247,12 +247,6 @@ def compare(
     else:
         how = f"fitted on {source.n_rows} rows, evaluated on {rows.n} others, {source.n_classes} classes"
     return Comparison(_ranked(measured, rows, confidence), how, rows.n, source.n_classes, confidence)
-
-
-def _check_folds(cv: Any) -> None:
-    if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
-        msg = f"cv must be a number of folds from 2 on, got {cv!r}"
-        raise ValueError(msg)
 
 
 def _predict(
