@@ -28,6 +28,8 @@ SMALLEST_PROBABILITY = 1e-37
 ODDS_ENTRIES = 1 << 26
 # A first look at the rows copies at most so many entries of the table.
 LOOK_ENTRIES = 1 << 24
+# Every fold is a fit, and a fitted map that is kept.
+MOST_FOLDS = 1000
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,13 @@ class Fold:
         """Which of the rows take part."""
         inside: NDArray[np.bool_] = fold_of(index, self.n_folds, self.seed) == self.index
         return inside if self.keep else ~inside
+
+
+def check_folds(cv: Any) -> None:
+    """Raise an error unless ``cv`` is a number of folds."""
+    if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or not 2 <= cv <= MOST_FOLDS:
+        msg = f"cv must be a number of folds from 2 to {MOST_FOLDS}, got {cv!r}"
+        raise ValueError(msg)
 
 
 def fold_of(index: NDArray[np.intp] | range, n_folds: int, seed: int = 0) -> NDArray[np.intp]:

@@ -5,6 +5,7 @@
 
 import linecache
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -16,10 +17,15 @@ from hypothesis import HealthCheck, settings
 
 import mixnmatch
 
+if sys.platform == "linux":
+    import resource
+
 TOTAL = int(float(os.environ.get("MIXNMATCH_FUZZ", "0")))
 PACKAGE = str(Path(mixnmatch.__file__).parent)
 SLOWEST = 60.0  # seconds that a call on a tiny table may take on a busy machine
 ran: dict[str, int] = {}
+if TOTAL and sys.platform == "linux":  # what takes more memory than this fails, and does not take the machine with it
+    resource.setrlimit(resource.RLIMIT_AS, (6 << 30, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 def examples(share: float, fast: int) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._rows import Block, RowSource, check_folds
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.trivial import Identity
 
@@ -155,9 +155,7 @@ class Auto(CalibrationMap):
         if self.scoring not in ("nll", "brier"):
             msg = f'scoring must be "nll" or "brier", got {self.scoring!r}'
             raise ValueError(msg)
-        if isinstance(self.cv, bool) or not isinstance(self.cv, int | np.integer) or self.cv < 2:
-            msg = f"cv must be a number of folds from 2 on, got {self.cv!r}"
-            raise ValueError(msg)
+        check_folds(self.cv)
         budget = self.time_budget
         if budget is not None and not (isinstance(budget, int | float) and budget > 0):
             msg = f"time_budget must be a positive number of seconds or None, got {budget!r}"

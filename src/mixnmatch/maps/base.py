@@ -295,6 +295,7 @@ def check_smoothing(smoothing: Any) -> None:
 
 def mix_with_uniform(p: NDArray[np.float64], share: float) -> NDArray[np.float64]:
     """Laplace smoothing, in place: (1 - share) p + share / L."""
+    share = float(share)  # in a narrower type, 1 - share and share would not add up
     if share > 0:
         p *= 1 - share
         p += share / p.shape[1]

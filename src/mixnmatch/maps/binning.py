@@ -153,9 +153,9 @@ class BayesianBinning(PiecewiseMap):
 
     def _check_params(self) -> None:
         super()._check_params()
-        for name in ("range_factor", "prior_weight"):
-            if not is_number(getattr(self, name)) or not 1e-9 <= getattr(self, name) <= 1e9:
-                msg = f"{name} must be a positive number from 1e-9 to 1e9, got {getattr(self, name)!r}"
+        for name, least in (("range_factor", 1.0), ("prior_weight", 1e-9)):
+            if not is_number(getattr(self, name)) or not least <= getattr(self, name) <= 1e9:
+                msg = f"{name} must be a positive number from {least:g} to 1e9, got {getattr(self, name)!r}"
                 raise ValueError(msg)
 
     def _functions(self, columns: Columns) -> list[Piecewise]:

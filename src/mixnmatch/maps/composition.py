@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._rows import Block, RowSource, check_folds
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 
@@ -63,9 +63,8 @@ class Composition(CalibrationMap):
         return calibration_map(self.first)._input_settings()
 
     def _check_params(self) -> None:
-        if self.cv is not None and (not isinstance(self.cv, int) or self.cv < 2):
-            msg = f"cv must be None or a number of folds from 2 on, got {self.cv!r}"
-            raise ValueError(msg)
+        if self.cv is not None:
+            check_folds(self.cv)
 
     def _fit(self, source: RowSource) -> dict[str, Any]:
         first = calibration_map(clone(self.first, safe=False))._fit_source(source)

@@ -28,6 +28,8 @@ CHUNK = 256
 LEAST_SLOPE = 1e-3
 # Weight of half the squared distance between the slopes and that of temperature scaling.
 RIDGE = 3.0
+# More knots than this are finer than floats.
+MOST_KNOTS = 1000
 
 
 class IntraOrderPreserving(CalibrationMap):
@@ -128,8 +130,8 @@ class IntraOrderPreserving(CalibrationMap):
 
     def _check_params(self) -> None:
         check_loss(self.loss)
-        if not (isinstance(self.n_knots, (int, np.integer)) and self.n_knots >= 2):
-            msg = f"n_knots must be an integer of at least 2, got {self.n_knots!r}"
+        if not (isinstance(self.n_knots, (int, np.integer)) and 2 <= self.n_knots <= MOST_KNOTS):
+            msg = f"n_knots must be an integer from 2 to {MOST_KNOTS}, got {self.n_knots!r}"
             raise ValueError(msg)
         if not is_number(self.ridge) or self.ridge <= 0:
             msg = f"ridge must be positive and finite, got {self.ridge!r}"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mixnmatch._rows import RowSource, fold_of
+from mixnmatch._rows import RowSource, check_folds, fold_of
 from mixnmatch.evaluation._means import MeanEstimate, check_confidence
 from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.evaluation.result import CalibrationError
@@ -249,7 +249,7 @@ def compare(
     ['ts', 'irm', 'identity']
     """
     check_confidence(confidence)
-    _check_folds(cv)
+    check_folds(cv)
     source = read_rows(scores, y, sample_weight, logits=logits, classes=classes)
     held_out = None
     if evaluation is not None:
@@ -274,12 +274,6 @@ def compare(
         how = f"fitted on {source.n_rows} rows, evaluated on {rows.n} others, {source.n_classes} classes"
     left_out = tuple(default_methods(source)[1]) if methods is None else ()
     return Comparison(_ranked(measured, rows, confidence), how, rows.n, source.n_classes, confidence, left_out)
-
-
-def _check_folds(cv: Any) -> None:
-    if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
-        msg = f"cv must be a number of folds from 2 on, got {cv!r}"
-        raise ValueError(msg)
 
 
 def _predict(
