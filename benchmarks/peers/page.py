@@ -199,9 +199,11 @@ def speed_part(found: list[Pair], rows: list[Row]) -> str:
     if yard:
         said = ", ".join(f"{name} {duration(number(row, 'fit'))}" for name, row in yard.items())
         text += f"Yardsticks of the hardware, one pass over 25 million float32 numbers: {said}.\n\n"
-    text += ("Ratios are theirs over ours: above 1 we are faster or leaner. First calls (which load compiled kernels "
-             "from disk) are excluded here and are in the table `speed.csv`; memory is the growth of the resident "
-             "peak while fitting, below 1 MB it is not told apart.\n\n")  # fmt: skip
+    text += (
+        "Ratios are theirs over ours: above 1 we are faster or leaner. The first call of each process, which loads "
+        "compiled kernels, threads and modules, is in the table `speed.csv` alone, unless it took ten seconds or "
+        "more. Memory is the growth of the resident peak while fitting; below 1 MB it is not told apart.\n\n"
+    )
     text += "```{image} peers/speed.png\n:alt: Ratios of time and memory\n```\n\n"
     imports = [row for row in rows if row["kind"] == "import"]
     if imports:
