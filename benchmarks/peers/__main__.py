@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--quality-limit", type=float, default=120, help="seconds of processor time for a method; 0: take what is kept"
     )
+    made.add_argument("--forget", metavar="LIBRARY", help="judge a library again whose version is the same")
     made.add_argument("--quick", action="store_true", help="small sizes, one round, four problems")
     return made
 
@@ -81,6 +82,8 @@ def main() -> None:
         speed.write(rows, tables / "speed.csv")
         note_run(tables / "about.json", "speed", began, options.limit)
     if "quality" in parts:
+        if options.forget:
+            quality.forget(options.cache, options.forget)
         judged = quality.judge_all(problems(options), options.cache, libraries=options.libraries,
                                    limit=options.quality_limit)  # fmt: skip
         quality.write(judged, tables / "quality.csv")

@@ -45,6 +45,14 @@ def judge_all(problems: Iterable[Path], cache: Path, *, libraries: list[str], li
     return rows
 
 
+def forget(cache: Path, library: str) -> None:
+    """Drop what is kept of a library, so that it is judged again: needed after changes without a new version."""
+    for kept in (cache / "quality").glob("*.json"):
+        results = json.loads(kept.read_text(encoding="utf-8"))
+        left = {key: result for key, result in results.items() if not key.startswith(f"{library}: ")}
+        kept.write_text(json.dumps(left, indent=0), encoding="utf-8")
+
+
 def by_library(libraries: list[str]) -> dict[str, list[Method]]:
     """Methods grouped by library, those of the named libraries or of all."""
     grouped: dict[str, list[Method]] = {}

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from peers import speed
+from peers import quality, speed
 from peers.adapters import all_methods, ours, scikit_learn
 from peers.datasets import Problem, files_of, network_problems, probabilities, simulated
 from peers.league import beats, league, win_rates
@@ -149,6 +149,30 @@ def test_speed_is_measured_once_and_then_remembered(tmp_path, monkeypatch):
     assert speed.measure(tmp_path, ["C10"], **options) == rows
     speed.write(rows, tmp_path / "speed.csv")
     assert [row["library"] for row in read(tmp_path / "speed.csv")] == ["mixnmatch", "scikit-learn"]
+
+
+def test_quality_is_judged_once_unless_forgotten(problem, tmp_path, monkeypatch):
+    path = tmp_path / "small.npz"
+    problem.save(path)
+    asked = []
+
+    def answer(task, limit):
+        for key in task["keys"]:
+            asked.append(key)
+            yield {"key": key, "problem": "", "nll": 0.5}
+
+    monkeypatch.setattr(quality, "run", answer)
+    options = {"libraries": ["mixnmatch", "scikit-learn"], "limit": 1.0}
+    assert quality.judge_all([path], tmp_path, **(options | {"limit": 0})) == []
+    rows = quality.judge_all([path], tmp_path, **options)
+    assert {row["library"] for row in rows} == {"mixnmatch", "scikit-learn"}
+    assert len(rows) == len(asked)
+    asked.clear()
+    assert quality.judge_all([path], tmp_path, **options) == rows
+    assert asked == []
+    quality.forget(tmp_path, "scikit-learn")
+    assert quality.judge_all([path], tmp_path, **options) == rows
+    assert len(asked) == len(scikit_learn())
 
 
 def speed_row(library, name, fit, apply, memory, problem=""):
