@@ -104,7 +104,10 @@ class Dataset:
         if types.is_dictionary(column.type):
             column = column.dictionary_decode()
         if types.is_string(column.type) or types.is_large_string(column.type):
-            return np.array(column.to_pylist(), dtype=str)
+            try:
+                return np.array(column.to_pylist(), dtype=str)
+            except UnicodeDecodeError:
+                raise FileError(batch.part.path, f"column {name!r} holds text that is not UTF-8") from None
         return np.asarray(column.to_numpy(zero_copy_only=False))
 
     def weights(self, batch: Batch) -> NDArray[Any] | None:
