@@ -82,6 +82,8 @@ class Dataset:
                     start += record.num_rows
         except (arrow.ArrowException, OSError) as error:
             raise FileError(part.path, damaged(error)) from None
+        if start != part.rows:
+            raise FileError(part.path, f"is damaged: it promises {part.rows} rows and holds {start}")
 
     def _scores(self, part: Part, start: int, record: Any) -> NDArray[Any]:
         out = np.empty((record.num_rows, len(self.columns.scores)), self.dtype)
@@ -100,14 +102,16 @@ class Dataset:
             return np.full(len(batch.scores), batch.part.keys[name])
         column = batch.columns.column(name)
         check_nulls(batch.part.path, column, name, batch.start)
-        types = pyarrow(batch.part.path).types
-        if types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        if types.is_string(column.type) or types.is_large_string(column.type):
-            try:
+        arrow = pyarrow(batch.part.path)
+        try:
+            if arrow.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            if _is_text(arrow, column.type):
                 return np.array(column.to_pylist(), dtype=str)
-            except UnicodeDecodeError:
-                raise FileError(batch.part.path, f"column {name!r} holds text that is not UTF-8") from None
+        except UnicodeDecodeError:
+            raise FileError(batch.part.path, f"column {name!r} holds text that is not UTF-8") from None
+        except arrow.ArrowException as error:  # such as a code beyond the end of a dictionary
+            raise FileError(batch.part.path, damaged(error)) from None
         return np.asarray(column.to_numpy(zero_copy_only=False))
 
     def weights(self, batch: Batch) -> NDArray[Any] | None:
