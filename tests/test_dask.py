@@ -326,7 +326,7 @@ def test_only_statistics_travel(client):
     fitted = mm.calibrator("ts", logits=True).fit(scores, labels)
     mm.calibration_error(scores, labels, logits=True)
     mm.calibration_gain(scores, fitted, labels, logits=True)
-    for result, transfer in client.run(_largest, since).values():
+    for result, transfer in client.run(_largest, since=since).values():
         assert 0 < result < chunk * n_classes * 8 / 4
         assert transfer < chunk * n_classes * 8 / 4
     client.unregister_worker_plugin("largest")
