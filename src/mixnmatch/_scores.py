@@ -22,6 +22,8 @@ WIDEST = 1e9
 MOST_OFTEN, LEAST_TOTAL = 1e15, 1e-12
 # A row that counts less than this does not count: its square would be lost beside anything.
 LEAST_WEIGHT = 1e-30
+# More bins than this would only take up memory.
+MOST_BINS = 1_000_000
 _NO_FREQUENCY = 'which cannot be a number of rows; if weights are importances, say weights="importance"'
 
 
