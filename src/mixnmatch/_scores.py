@@ -23,6 +23,8 @@ WIDEST = 1e9
 MOST_OFTEN, LEAST_TOTAL = 1e15, 1e-12
 # A row that counts less than this, or than this beside the largest, does not count: its square is lost in any sum.
 LEAST_WEIGHT = 1e-30
+# More bins than this would only take up memory.
+MOST_BINS = 1_000_000
 _NO_FREQUENCY = 'which cannot be a number of rows; if weights are importances, say weights="importance"'
 
 

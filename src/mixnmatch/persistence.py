@@ -236,7 +236,11 @@ def _decode_map(value: dict[str, Any]) -> CalibrationMap:
         msg = f"the attributes of a {kind.__name__} are not {sorted(expected)}"
         raise MapFileError(msg)
     for key, item in fitted.items():
-        setattr(made, key, _decode(item))
+        value = _decode(item)
+        if not _is_of_kind(value, _annotation(kind, key)):
+            msg = f"{key} of a {kind.__name__} is not of the right kind"
+            raise MapFileError(msg)
+        setattr(made, key, value)
     classes = made.classes_
     if not isinstance(classes, np.ndarray) or classes.ndim != 1 or made.n_classes_ != len(classes) or len(classes) < 2:
         msg = "the number of classes does not fit their names"
@@ -248,6 +252,21 @@ def _decode_map(value: dict[str, Any]) -> CalibrationMap:
             raise MapFileError(msg)
     made._check_fitted()
     return made
+
+
+def _annotation(kind: type, key: str) -> str:
+    """What a class says of an attribute."""
+    return next(str(found[key]) for base in kind.__mro__ if key in (found := vars(base).get("__annotations__", {})))
+
+
+def _is_of_kind(value: Any, annotation: str) -> bool:
+    """Whether a value is a number, text, an array or a map, whichever it should be."""
+    if annotation.startswith(("NDArray", "Array", "Vector")):
+        return isinstance(value, np.ndarray)
+    plain: dict[str, Any] = {"float": int | float, "int": int, "str": str, "str | None": str | None}
+    if annotation in plain:
+        return isinstance(value, plain[annotation]) and not isinstance(value, bool)
+    return isinstance(value, list if annotation.startswith("list") else CalibrationMap)
 
 
 def _decode_array(value: Any) -> NDArray[Any]:
@@ -270,14 +289,19 @@ def _decode_array(value: Any) -> NDArray[Any]:
 
 
 def _checked(made: Any) -> CalibrationMap:
-    """The map, once it has shown on one row that it works as a whole."""
+    """The map, once it has shown on a few rows that it works as a whole."""
     if not isinstance(made, CalibrationMap):
         msg = "its content is not a map"
         raise MapFileError(msg)
     made._check_params()
-    uniform = np.full((1, made.n_classes_), 1 / made.n_classes_)
-    result = made.predict_proba(uniform)
-    if result.shape != uniform.shape or not np.isfinite(result).all() or (result < 0).any():
+    classes = made.n_classes_
+    # The uniform row, rows that are sure of a class, and one with small and large entries.
+    steep = np.full((1, classes), 1e-3 / classes)
+    steep[0, -1] += 1 - steep.sum()
+    rows = np.concatenate([np.full((1, classes), 1 / classes), np.eye(min(classes, 3), classes), steep])
+    result = made.predict_proba(rows)
+    sound = result.shape == rows.shape and np.isfinite(result).all() and (result >= 0).all()
+    if not sound or np.abs(result.sum(axis=1) - 1).max() > 1e-6:
         msg = "the map does not give probabilities"
         raise MapFileError(msg)
     return made

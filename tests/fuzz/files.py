@@ -5,6 +5,7 @@ the checksum made right again. A reader may refuse it in words or take it; then 
 """
 
 import base64
+import copy
 import gzip
 import io
 import json
@@ -120,7 +121,7 @@ def changed_tree(document: dict[str, Any], rng: np.random.Generator) -> bytes:
                 elif kind == 1:
                     node[key] = {"list": [below] * 3} if rng.random() < 0.5 else [below, below]
                 else:
-                    node[key] = HOSTILE[rng.integers(len(HOSTILE))]
+                    node[key] = copy.deepcopy(HOSTILE[rng.integers(len(HOSTILE))])
                 break
             node = below
     document.pop("sha256", None)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._rows import Block
 from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
+from mixnmatch.evaluation._means import check_confidence
 from mixnmatch.evaluation._outcomes import Problem
 from mixnmatch.evaluation.adaptive import MULTIPLES, residual_curve
 from mixnmatch.evaluation.decomposition import Isotonic, outcome_means, pool
@@ -41,8 +42,9 @@ class Band:
         if self.kind not in BANDS:
             msg = f"band must be one of {', '.join(BANDS)}, got {self.kind!r}"
             raise ValueError(msg)
-        if not 0 < self.level < 1:
-            msg = f"confidence must be between 0 and 1, got {self.level}"
+        check_confidence(self.level)
+        if not isinstance(self.seed, int | np.integer) or self.seed < 0:
+            msg = f"seed must be a whole number from 0 on, got {self.seed!r}"
             raise ValueError(msg)
         if self.interval not in ("wilson", "jeffreys"):
             msg = f'interval must be "wilson" or "jeffreys", got {self.interval!r}'

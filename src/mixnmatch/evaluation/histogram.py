@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._scores import MOST_BINS, is_number
 from mixnmatch.evaluation._binning import Floats
 
 Bins = int | str
@@ -81,8 +82,8 @@ def count_bins(bins: Bins, n: float) -> int:
             msg = f"bins must be a positive integer or one of {', '.join(BIN_RULES)}, got {bins!r}"
             raise ValueError(msg)
         return BIN_RULES[bins](n)
-    if int(bins) != bins or bins < 1:
-        msg = f"bins must be a positive integer or one of {', '.join(BIN_RULES)}, got {bins!r}"
+    if not is_number(bins) or not 1 <= bins <= MOST_BINS or int(bins) != bins:
+        msg = f"bins must be a positive integer up to {MOST_BINS} or one of {', '.join(BIN_RULES)}, got {bins!r}"
         raise ValueError(msg)
     return int(bins)
 

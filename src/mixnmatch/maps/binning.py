@@ -8,16 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._rows import Block
-from mixnmatch._scores import is_number
+from mixnmatch._scores import MOST_BINS, is_number
 from mixnmatch.kernels.lookup import Piecewise
 from mixnmatch.maps.columns import Columns, entries
 from mixnmatch.maps.piecewise import PiecewiseMap
 from mixnmatch.maps.score_table import ScoreTable, score_tables
 
 Vector = NDArray[np.float64]
-
-# More bins than any calibration set has rows would only take up memory.
-MOST_BINS = 1_000_000
 
 
 class HistogramBinning(PiecewiseMap):

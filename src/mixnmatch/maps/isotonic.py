@@ -221,7 +221,8 @@ def _through(x: Vector, y: Vector) -> Piecewise:
     last = np.append(np.diff(x) > 0, True)
     knots, values = x[last], y[last]
     first = y[np.searchsorted(x, knots, side="left")]  # what the line from the left runs to
-    slopes = np.append((first[1:] - values[:-1]) / np.diff(knots), 0.0)
+    gaps = np.maximum(np.diff(knots), 1e-300)  # between knots closer than this there is nothing to interpolate
+    slopes = np.append((first[1:] - values[:-1]) / gaps, 0.0)
     return Piecewise(knots, values, slopes, float(y[0]))
 
 
