@@ -15,7 +15,7 @@ try:
 
     _Module: Any = nn.Module
 except ModuleNotFoundError:  # the extra `train` is not installed: see `_require_torch`
-    torch = nn = F = None
+    torch = nn = F = None  # type: ignore[assignment,unused-ignore]
     _Module = object
 
 __all__ = ["DenseNet", "LeNet5", "ResNet", "WideResNet", "count_parameters", "network", "networks"]
