@@ -53,6 +53,61 @@ def test_saturated_rows_stay_finite_and_positive(backend, dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_classes", [2, 3, 17])
+def test_log_odds_match_exact_arithmetic(backend, dtype, n_classes):
+    x = make_problem(40, n_classes, sharpness=20.0, seed=3, dtype=dtype)[0]
+    exact = x.astype(np.longdouble)
+    e = np.exp(exact - exact.max(axis=1, keepdims=True))
+    others = np.stack([np.delete(e, k, axis=1).sum(axis=1) for k in range(n_classes)], axis=1)
+    total = e.sum(axis=1, keepdims=True)
+    log_p, log_not = backend.log_odds_parts(x, -200.0, logits=True)
+    np.testing.assert_allclose(log_p, np.maximum(np.log(e / total), -200).astype(float), rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(log_not, np.maximum(np.log(others / total), -200).astype(float), rtol=1e-12, atol=1e-15)
+    again = backend.log_odds_parts(np.log(e / total).astype(float), -200.0, logits=False)
+    np.testing.assert_allclose(again[0], log_p, rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(again[1], log_not, rtol=1e-9, atol=1e-15)
+
+
+def test_log_odds_of_zeros_and_ones_are_at_the_floor(backend):
+    with np.errstate(divide="ignore"):
+        x = np.log(np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]))
+    log_p, log_not = backend.log_odds_parts(x, -50.0, logits=False)
+    half = -np.log(2.0)
+    np.testing.assert_allclose(log_p, [[0, -50, -50], [half, half, -50]], atol=1e-15)
+    np.testing.assert_allclose(log_not, [[-50, 0, 0], [half, half, 0]], atol=1e-15)
+
+
+@pytest.mark.parametrize("loss", ["nll", "brier"])
+@pytest.mark.parametrize("two", [True, False])
+def test_sums_of_logistic_fits_match_the_formulas(backend, loss, two):
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=(2, 3, 50)) * 10
+    positive, weight = rng.random((3, 50)) < 0.3, rng.random(50)
+    theta, targets = rng.normal(size=(3, 3)), rng.random((2, 3))
+    if not two:
+        theta[:, 1] = 0
+    features = np.stack([first, second, np.ones_like(first)], axis=2)
+    t = np.where(positive, targets[1][:, None], targets[0][:, None])
+    x = np.einsum("kmp,kp->km", features, theta)
+    p = 1 / (1 + np.exp(-x))
+    if loss == "nll":
+        value, slope, curve = -t * np.log(p) - (1 - t) * np.log(1 / (1 + np.exp(x))), p - t, p * (1 - p)
+    else:
+        value, slope, curve = (p - t) ** 2, 2 * (p - t) * p * (1 - p), 2 * (p * (1 - p)) ** 2
+    hessian = np.einsum("m,km,kmp,kmq->kpq", weight, curve, features, features)
+    expected = np.hstack(
+        [
+            (value @ weight)[:, None],
+            np.einsum("m,km,kmp->kp", weight, slope, features),
+            hessian[:, *np.triu_indices(3)],
+        ]
+    )
+    used = np.arange(10) if two else np.array([0, 1, 3, 4, 6, 9])
+    found = backend.logistic_sums(first, second if two else None, positive, weight, theta, targets, loss)
+    np.testing.assert_allclose(found[:, used], expected[:, used], rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("steps", [True, False])
 def test_piecewise_functions_are_exact_at_and_between_knots(backend, dtype, steps):
     rng = np.random.default_rng(0)

@@ -9,11 +9,13 @@ from mixnmatch import (
     PlattScaling,
     Pooled,
     SharedFunction,
+    engine,
+    kernels,
     load_sample,
 )
 from mixnmatch._prepared import Prepared
 from mixnmatch.maps.base import read_rows
-from mixnmatch.maps.ensemble import FAMILIES, _Members, ensemble_statistic, shared_parts
+from mixnmatch.maps.ensemble import FAMILIES, _Members, ensemble_statistic, shared_parts, sigmoid_statistic
 from tests.conftest import brier, make_problem, nll, softmax
 
 LOSS = {"nll": nll, "brier": brier}
@@ -36,6 +38,37 @@ def test_gradients_are_right(family, loss, fixed):
         packed,
     )
     assert error < 1e-4 * len(packed)
+
+
+@pytest.mark.skipif(not kernels.compiled_available(), reason="needs the extra `fast`")
+@pytest.mark.parametrize("family", ["platt", "beta"])
+@pytest.mark.parametrize("loss", ["nll", "brier"])
+@pytest.mark.parametrize("fixed", [True, False])
+def test_the_compiled_pass_gives_the_same(family, loss, fixed):
+    logits, y = make_problem(30, 4, sharpness=8.0)
+    logits[0] = [0.0, -2000.0, -3000.0, 10.0]
+    source = read_rows(logits, y, np.arange(30) % 3 + 1.0, logits=True)
+    members = _Members(FAMILIES[family], 2, fixed, loss, 1e-37)
+    rows = Prepared.of(source, shared_parts, members.floor)
+    rng = np.random.default_rng(1)
+    for intercept in (0.5, -900.0):  # with the second one all sigmoids of a row are zero
+        theta = rng.random((2, len(FAMILIES[family].lower))) + 0.5
+        theta[:, -1] = intercept
+        packed = members.pack(theta, rng.dirichlet(np.ones(members.size)))
+        expected = rows.total(ensemble_statistic, members, packed)
+        found = rows.total(sigmoid_statistic, members, packed)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.skipif(not kernels.compiled_available(), reason="needs the extra `fast`")
+def test_the_fit_does_not_depend_on_the_kernels():
+    logits, y = make_problem(300, 4, sharpness=3.0, seed=2)
+    maps = []
+    for backend in ("numpy", "numba"):
+        with engine(backend=backend):
+            maps.append(Ensemble("beta", loss="brier", logits=True).fit(logits, y))
+    assert maps[0].loss_ == pytest.approx(maps[1].loss_, rel=1e-8)
+    np.testing.assert_allclose(maps[0].predict_proba(logits), maps[1].predict_proba(logits), atol=1e-4)
 
 
 @pytest.mark.parametrize("loss", ["nll", "brier"])

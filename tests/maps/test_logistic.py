@@ -110,3 +110,13 @@ def test_bounded_newton_on_quadratics():
 def test_unknown_options_are_refused():
     with pytest.raises(ValueError, match="on must be"):
         PlattScaling(on="odds").fit([0.5], [1])
+
+
+@pytest.mark.parametrize("binary", [PlattScaling, BetaScaling])
+def test_a_first_look_does_not_change_the_answer(binary, monkeypatch):
+    logits, y = make_problem(1000, 2, sharpness=3.0)
+    whole = binary(logits=True).fit(logits, y)
+    monkeypatch.setattr("mixnmatch.maps.logistic.LOOK", 50)
+    looked = binary(logits=True).fit(logits, y)
+    np.testing.assert_allclose(looked.coef_, whole.coef_, rtol=1e-4, atol=1e-4)
+    assert looked.loss_ == pytest.approx(whole.loss_, rel=1e-9)

@@ -15,6 +15,11 @@ Both modules offer
 ``interpolate_columns_into(x, knots, values, slopes, left, offsets, out)``
     a piecewise linear function for each column
 
+``log_odds_parts(x, lowest, logits=...)``
+    log p and log(1 - p) of every entry, of logits or of log-probabilities
+``logistic_sums(first, second, positive, weight, theta, targets, loss)``
+    loss, gradient and curvature of K binary fits p = sigmoid(a first + b second + c), each a row of K x m tables
+
 on a contiguous block ``x`` of float32 or float64 rows. Row results are float64 and depend on the row alone, so that a
 sum over rows does not depend on how they were cut into blocks.
 """

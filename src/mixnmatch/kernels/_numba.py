@@ -1,90 +1,39 @@
 """Fused kernels compiled by Numba: one read of a block for everything a pass needs (extra `fast`).
 
-The exponential is a polynomial on [-ln 2 / 2, ln 2 / 2] times a power of two put together from its bits, so that the
-compiler can run it on whole vectors. It agrees with the exact one to a few units in the last place.
+The exponential is :mod:`._numba_exp`'s; kernels of the logistic families are in :mod:`._numba_logistic`.
 """
 
 from __future__ import annotations
 
-from math import factorial
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic, overload
+from numba import njit
 from numpy.typing import NDArray
 
+from mixnmatch.kernels._numba_exp import JIT, exp
+from mixnmatch.kernels._numba_logistic import log_odds_parts, logistic_sums, sigmoid_mixture_rows
 from mixnmatch.kernels.lookup import Piecewise
+
+__all__ = [
+    "brier_rows",
+    "interpolate_columns_into",
+    "interpolate_into",
+    "log_odds_parts",
+    "logistic_sums",
+    "mixture_into",
+    "mixture_rows",
+    "nll_rows",
+    "sigmoid_mixture_rows",
+    "softmax_into",
+]
 
 Block = NDArray[Any]
 Labels = NDArray[np.intp]
 Rows = NDArray[np.float64]
 
-_JIT: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"reassoc", "contract", "nsz", "arcp"}}
 
-
-_A2, _A3, _A4, _A5, _A6, _A7 = (np.float32(1 / factorial(k)) for k in range(2, 8))
-_B2, _B3, _B4, _B5, _B6, _B7, _B8, _B9, _B10, _B11, _B12, _B13 = (1 / factorial(k) for k in range(2, 14))
-# ln 2 in two parts, the first with trailing zero bits, so that k * ln 2 loses nothing.
-_LN2_HIGH32, _LN2_LOW32 = np.float32(0.693359375), np.float32(np.log(2.0) - 0.693359375)
-_LN2_HIGH64 = float(np.float32(np.log(2.0)))
-_LN2_LOW64 = float(np.log(np.longdouble(2)) - np.longdouble(_LN2_HIGH64))
-_LOG2E32, _LOG2E64 = np.float32(1 / np.log(2.0)), 1 / np.log(2.0)
-_LOWEST32, _LOWEST64 = np.float32(-87.0), -708.0
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _float32_of_bits(context: Any, bits: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.FloatType())
-
-    return types.float32(types.int32), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _float64_of_bits(context: Any, bits: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return types.float64(types.int64), generate
-
-
-@njit(**_JIT)  # type: ignore[untyped-decorator]
-def _exp32(x: Any) -> Any:
-    x = max(x, _LOWEST32)
-    k = np.floor(x * _LOG2E32 + np.float32(0.5))
-    r = (x - k * _LN2_HIGH32) - k * _LN2_LOW32
-    p = np.float32(1) + r * (np.float32(1) + r * (_A2 + r * (_A3 + r * (_A4 + r * (_A5 + r * (_A6 + r * _A7))))))
-    return p * _float32_of_bits(np.int32((np.int32(k) + np.int32(127)) << np.int32(23)))
-
-
-@njit(**_JIT)  # type: ignore[untyped-decorator]
-def _exp64(x: Any) -> Any:
-    x = max(x, _LOWEST64)
-    k = np.floor(x * _LOG2E64 + 0.5)
-    r = (x - k * _LN2_HIGH64) - k * _LN2_LOW64
-    high = _B7 + r * (_B8 + r * (_B9 + r * (_B10 + r * (_B11 + r * (_B12 + r * _B13)))))
-    p = 1.0 + r * (1.0 + r * (_B2 + r * (_B3 + r * (_B4 + r * (_B5 + r * (_B6 + r * high))))))
-    return p * _float64_of_bits((np.int64(k) + np.int64(1023)) << np.int64(52))
-
-
-def _exp(x: Any) -> Any:
-    """Exponential of a number not above 0, in its own precision."""
-    return np.exp(x)
-
-
-@overload(_exp, jit_options=_JIT)  # type: ignore[untyped-decorator]
-def _overload_exp(x: Any) -> Any:
-    chosen = _exp32 if x == types.float32 else _exp64
-
-    def implementation(x: Any) -> Any:
-        return chosen(x)
-
-    return implementation
-
-
-@njit(**_JIT)  # type: ignore[untyped-decorator]
+@njit(**JIT)  # type: ignore[untyped-decorator]
 def _row_max(row: Any) -> Any:
     top = row[0]
     for j in range(row.shape[0]):
@@ -92,7 +41,7 @@ def _row_max(row: Any) -> Any:
     return top
 
 
-@njit(**_JIT)  # type: ignore[untyped-decorator]
+@njit(**JIT)  # type: ignore[untyped-decorator]
 def _nll_rows(x: Any, y: Any, beta: Any, out: Any) -> None:
     zero = x.dtype.type(0)
     for i in range(x.shape[0]):
@@ -101,7 +50,7 @@ def _nll_rows(x: Any, y: Any, beta: Any, out: Any) -> None:
         s, s1, s2 = zero, zero, zero
         for j in range(row.shape[0]):
             u = row[j] - top
-            e = _exp(beta * u)
+            e = exp(beta * u)
             s += e
             s1 += e * u
             s2 += e * u * u
@@ -119,7 +68,7 @@ def nll_rows(x: Block, y: Labels, beta: float) -> Rows:
     return out
 
 
-@njit(**_JIT)  # type: ignore[untyped-decorator]
+@njit(**JIT)  # type: ignore[untyped-decorator]
 def _brier_rows(x: Any, y: Any, beta: Any, mixture: bool, scratch: Any, out: Any) -> None:
     zero = x.dtype.type(0)
     for i in range(x.shape[0]):
@@ -128,7 +77,7 @@ def _brier_rows(x: Any, y: Any, beta: Any, mixture: bool, scratch: Any, out: Any
         s, s1 = zero, zero
         for j in range(row.shape[0]):
             u = row[j] - top
-            e = _exp(beta * u)
+            e = exp(beta * u)
             scratch[0, j] = e
             s += e
             s1 += e * u
@@ -154,14 +103,14 @@ def _brier_rows(x: Any, y: Any, beta: Any, mixture: bool, scratch: Any, out: Any
             t, qq, pq, qd, qdd = zero, zero, zero, zero, zero
             for j in range(row.shape[0]):
                 u = row[j] - top
-                f = _exp(u)
+                f = exp(u)
                 e = scratch[0, j]
                 t += f
                 qq += f * f
                 pq += e * f
                 qd += e * f * (u - mean)
                 qdd += e * f * (u - mean) * (u - mean)
-            f_y = _exp(row[y[i]] - top)
+            f_y = exp(row[y[i]] - top)
             cross = np.float64(s) * np.float64(t)
             out[6, i] = np.float64(f_y) / np.float64(t)
             out[7, i] = np.float64(qq) / (np.float64(t) * np.float64(t))
@@ -184,7 +133,7 @@ def mixture_rows(x: Block, y: Labels, beta: float) -> Rows:
     return out
 
 
-@njit(**_JIT)  # type: ignore[untyped-decorator]
+@njit(**JIT)  # type: ignore[untyped-decorator]
 def _mixture_into(x: Any, beta: Any, w1: Any, w2: Any, w3: Any, tiny: Any, out: Any) -> None:
     zero = x.dtype.type(0)
     for i in range(x.shape[0]):
@@ -193,16 +142,16 @@ def _mixture_into(x: Any, beta: Any, w1: Any, w2: Any, w3: Any, tiny: Any, out: 
         top = _row_max(row)
         s, t = zero, zero
         for j in range(row.shape[0]):
-            e = _exp(beta * (row[j] - top))
+            e = exp(beta * (row[j] - top))
             target[j] = e
             s += e
         scale = w1 / s
         if w2 > 0:
             for j in range(row.shape[0]):
-                t += _exp(row[j] - top)
+                t += exp(row[j] - top)
             plain = w2 / t
             for j in range(row.shape[0]):
-                target[j] = max(scale * target[j] + plain * _exp(row[j] - top) + w3, tiny)
+                target[j] = max(scale * target[j] + plain * exp(row[j] - top) + w3, tiny)
         else:
             for j in range(row.shape[0]):
                 target[j] = max(scale * target[j] + w3, tiny)
@@ -220,7 +169,7 @@ def mixture_into(x: Block, beta: float, weights: NDArray[np.float64], out: Block
     _mixture_into(x, real(beta), w1, w2, w3, np.finfo(x.dtype).tiny, out)
 
 
-@njit(**_JIT)  # type: ignore[untyped-decorator]
+@njit(**JIT)  # type: ignore[untyped-decorator]
 def _interpolate_into(
     x: Any, bits: Any, shift: Any, first: Any, last: Any, knots: Any, values: Any, slopes: Any, left: Any, out: Any
 ) -> None:
@@ -252,7 +201,7 @@ def interpolate_into(x: Block, function: Piecewise, out: Block) -> None:
     )  # fmt: skip
 
 
-@njit(**_JIT)  # type: ignore[untyped-decorator]
+@njit(**JIT)  # type: ignore[untyped-decorator]
 def _interpolate_columns_into(x: Any, knots: Any, values: Any, slopes: Any, left: Any, offsets: Any, out: Any) -> None:
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):

@@ -124,6 +124,60 @@ def mixture_into(x: Block, beta: float, weights: NDArray[np.float64], out: Block
     np.maximum(out, np.finfo(out.dtype).tiny, out=out)
 
 
+def log_odds_parts(x: Block, lowest: float, *, logits: bool) -> tuple[Rows, Rows]:
+    """Log p and log(1 - p) of every entry, neither below ``lowest``, of logits or of log-probabilities."""
+    log_p = x.astype(np.float64)
+    if logits:
+        log_p -= log_p.max(axis=1, keepdims=True)
+        log_p -= np.log(np.exp(log_p).sum(axis=1, keepdims=True))
+    if x.shape[1] == 2:
+        np.maximum(log_p, lowest, out=log_p)
+        return log_p, log_p[:, ::-1].copy()
+    p = np.exp(log_p)
+    with np.errstate(divide="ignore"):
+        log_not = np.log1p(-np.minimum(p, 1.0))
+        # Next to 1 the difference 1 - p has no digits left: there it is the sum of the other entries.
+        rows, top = np.arange(len(p)), p.argmax(axis=1)
+        p[rows, top] = 0.0
+        log_not[rows, top] = np.log(p.sum(axis=1))
+    return np.maximum(log_p, lowest, out=log_p), np.maximum(log_not, lowest, out=log_not)
+
+
+def logistic_sums(
+    first: Rows, second: Rows | None, positive: NDArray[np.bool_], weight: Rows, theta: Rows, targets: Rows, loss: str
+) -> Rows:
+    """Loss, gradient (a, b, c) and curvature (aa, ab, ac, bb, bc, cc) of K logistic fits to K x m entries."""
+    a, b, c = theta.T[:, :, None]
+    x = a * first
+    if second is not None:
+        x += b * second
+    x += c
+    t = np.where(positive, targets[1][:, None], targets[0][:, None])
+    e = np.exp(-np.abs(x))
+    r = 1.0 / (1.0 + e)
+    p = np.where(x >= 0, r, e * r)
+    spread = p * (1.0 - p)
+    if loss == "brier":
+        value, slope, curve = np.square(p - t), 2.0 * (p - t) * spread, 2.0 * spread * spread
+    else:
+        value, slope, curve = np.maximum(x, 0) - x * t + np.log1p(e), p - t, spread
+    slope *= weight
+    curve *= weight
+    out = np.zeros((len(first), 10))
+    out[:, 0], out[:, 3], out[:, 9] = value @ weight, slope.sum(axis=1), curve.sum(axis=1)
+    scaled = curve * first
+    out[:, 1], out[:, 4], out[:, 6] = _dots(slope, first), _dots(scaled, first), scaled.sum(axis=1)
+    if second is not None:
+        out[:, 2], out[:, 5] = _dots(slope, second), _dots(scaled, second)
+        curve *= second
+        out[:, 7], out[:, 8] = _dots(curve, second), curve.sum(axis=1)
+    return out
+
+
+def _dots(left: Rows, right: Rows) -> Rows:
+    return np.asarray(np.einsum("ij,ij->i", left, right))
+
+
 def interpolate_into(x: Block, function: Piecewise, out: Block) -> None:
     """Write out = function(x) for every entry of a contiguous block with entries in [0, 1]."""
     k = positions(x, function.knots, function.lookup(x.dtype))

@@ -40,32 +40,36 @@ def take(values: NDArray[Any], way: str) -> NDArray[Any]:
     return values if way == "each" else values.reshape(-1, 1)
 
 
-def entries(block: Block, way: str) -> Entries:
-    """Scores, labels and weights of the binary problems in a block."""
+def labels(block: Block, way: str) -> tuple[NDArray[np.bool_], NDArray[np.float64] | None]:
+    """Which entries are positive, and the weights of the m rows."""
     positive = np.zeros(block.values.shape, dtype=bool)
     positive[np.arange(len(block.y)), block.y] = True
     weight = block.weight
     if way == "pooled" and weight is not None:
         weight = np.repeat(weight, block.values.shape[1])
-    return Entries(take(block.probabilities(), way), take(positive, way), weight)
+    return take(positive, way), weight
+
+
+def entries(block: Block, way: str) -> Entries:
+    """Scores, labels and weights of the binary problems in a block."""
+    return Entries(take(block.probabilities(), way), *labels(block, way))
 
 
 def log_odds_parts(block: Block, way: str, floor: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Log p and log(1 - p) of the entries, neither below the logarithm of ``floor``."""
-    log_p = block.log_probabilities()
-    if log_p.shape[1] == 2:
-        log_not = log_p[:, ::-1]
-    else:
-        p = np.exp(log_p)
-        with np.errstate(divide="ignore"):
-            log_not = np.log1p(-np.minimum(p, 1.0))
-        # Next to 1 the difference 1 - p has no digits left: there it is the sum of the other entries.
-        rows, top = np.arange(len(p)), p.argmax(axis=1)
-        p[rows, top] = 0.0
-        with np.errstate(divide="ignore"):
-            log_not[rows, top] = np.log(p.sum(axis=1))
-    lowest = np.log(floor)
-    return take(np.maximum(log_p, lowest), way), take(np.maximum(log_not, lowest), way)
+    logits = block.form == "logits"
+    x = block.values if logits else block.log_probabilities()
+    log_p, log_not = block.kernels.log_odds_parts(x, np.log(floor), logits=logits)
+    return take(log_p, way), take(log_not, way)
+
+
+def log_odds(block: Block, way: str, floor: float) -> NDArray[np.float64]:
+    """Logarithm of p / (1 - p) of the entries, with both at least ``floor``."""
+    if way == "positive" and block.form == "logits":  # with two classes it is the lead of the second one
+        lead = np.subtract(block.values[:, 1:], block.values[:, :1], dtype=np.float64)
+        return np.asarray(np.clip(lead, np.log(floor), -np.log(floor), out=lead))
+    log_p, log_not = log_odds_parts(block, way, floor)
+    return np.subtract(log_p, log_not, out=log_p)
 
 
 @dataclass(frozen=True)

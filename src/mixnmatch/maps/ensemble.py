@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._passes import Shared
+from mixnmatch import kernels
+from mixnmatch._passes import Shared, asked_backend
 from mixnmatch._prepared import Prepared
 from mixnmatch._rows import Block, RowSource
 from mixnmatch.maps.base import CalibrationMap
@@ -26,6 +27,8 @@ TINY = 1e-250
 START = 256
 # On a sample of the rows, starts are only followed until it is clear which of them is best.
 LOOSE = 1e-8
+# Passes over all rows that a fit makes, about.
+PASSES = 10
 # Mean loss and its gradient at packed parameters.
 Mean = Callable[[Array], tuple[float, Array]]
 
@@ -231,7 +234,8 @@ class Ensemble(CalibrationMap):
         members = _Members(family, self.free, bool(self.fixed), self.loss, floor)
 
         look = source.look(LOOK)
-        mean, on_look = _mean_on(source, members), _mean_on(look, members)
+        statistic = _statistic(source, family)
+        mean, on_look = _mean_on(source, members, statistic), _mean_on(look, members, statistic)
         theta = family.single(source.look(START), floor, self.loss)
         first = members.pack(np.tile(theta, (self.free, 1)), members.first_only())
         alone = _polish(mean, members, _polish(on_look, members, first))
@@ -301,13 +305,20 @@ class _Members:
         return found
 
 
-def _mean_on(source: RowSource, members: _Members) -> Mean:
+def _statistic(source: RowSource, family: Family) -> Callable[..., Array]:
+    """How the passes of one fit are made: so many of them that compiled kernels pay for being loaded early."""
+    chosen = kernels.choose(PASSES * source.n_entries, asked_backend())
+    fused = isinstance(family, LogisticFamily) and kernels.backend_name(chosen) == "numba"
+    return sigmoid_statistic if fused else ensemble_statistic
+
+
+def _mean_on(source: RowSource, members: _Members, statistic: Callable[..., Array]) -> Mean:
     """Mean loss over a source as a function of the packed parameters."""
     weight = source.total_weight()
     rows = Prepared.of(source, shared_parts, members.floor)
 
     def mean(packed: Array) -> tuple[float, Array]:
-        found = rows.total(ensemble_statistic, members, packed)
+        found = rows.total(statistic, members, packed)
         return float(found[0] / weight), found[1:] / weight
 
     return mean
@@ -363,6 +374,20 @@ def ensemble_statistic(kept: SharedParts, members: _Members, packed: Array) -> A
         inner *= derivative
         in_theta.append(own * members.family.pull_back(kept.log_p, kept.log_not, inner))
     return np.concatenate([[value], *in_theta, in_w])
+
+
+def sigmoid_statistic(kept: SharedParts, members: _Members, packed: Array) -> Array:
+    """As :func:`ensemble_statistic`, for logistic families, in one compiled pass."""
+    theta, w = members.unpack(packed)
+    beta = theta.shape[1] == 3
+    full = theta if beta else theta[:, [0, 0, 1]]
+    compiled = kernels.choose(0, "numba")
+    rows = compiled.sigmoid_mixture_rows(kept.log_p, kept.log_not, kept.p, kept.y, full, w, members.loss)
+    found = rows @ kept.weight
+    in_theta = found[1 : 1 + full.size].reshape(full.shape)
+    if not beta:  # one slope for both logarithms
+        in_theta = np.stack([in_theta[:, 0] + in_theta[:, 1], in_theta[:, 2]], axis=1)
+    return np.concatenate([found[:1], in_theta.ravel(), found[1 + full.size :]])
 
 
 def _polish(mean: Mean, members: _Members, packed: Array) -> Array:

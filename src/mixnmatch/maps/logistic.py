@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._prepared import Prepared
 from mixnmatch._rows import Block
 from mixnmatch.maps._newton import minimise
 from mixnmatch.maps.base import BinaryMap
-from mixnmatch.maps.columns import Columns, entries, log_odds_parts, take
+from mixnmatch.maps.columns import Columns, labels, log_odds, log_odds_parts, take
 from mixnmatch.maps.temperature import check_loss
 
 Array = NDArray[np.float64]
+# Rows of a first look, from which the passes over many more rows start.
+LOOK, MUCH_MORE = 16384, 4
 # Slopes stay above this, so that the function increases strictly.
 SMALLEST_SLOPE = 1e-6
 
@@ -51,8 +56,8 @@ class LogisticMap(BinaryMap):
     def _check_params(self) -> None:
         check_loss(self.loss)
 
-    def _features(self, block: Block, way: str, floor: float) -> Array:
-        """Features of the entries of a block, m x K x P, the last one constant."""
+    def _features(self, block: Block, way: str, floor: float) -> tuple[Array, Array | None]:
+        """What the slopes are of, one or two m x K tables for the entries of a block."""
         raise NotImplementedError(type(self).__name__)
 
     def _fit_columns(self, columns: Columns) -> dict[str, Any]:
@@ -64,52 +69,64 @@ class LogisticMap(BinaryMap):
         else:
             targets = np.stack([np.zeros_like(negative), np.ones_like(positive)])
         start = np.tile(np.array(self._start), (columns.n_problems, 1))
-        lower = np.append(np.full(len(self._start) - 1, SMALLEST_SLOPE), -np.inf)
-        statistic = _nll_statistic if self.loss == "nll" else _brier_statistic
-        theta, value = minimise(lambda t: columns.total(statistic, self, floor, targets, t), start, lower)
+        look = columns.source.look(LOOK)
+        if self.smoothing and look.n_rows * MUCH_MORE < columns.source.n_rows:
+            start, _ = self._minimise(Columns(look, columns.way), floor, targets, start)
+        theta, value = self._minimise(columns, floor, targets, start)
         return {"coef_": theta, "log_floor_": floor, "loss_": value / entry_weight}
 
+    def _minimise(self, columns: Columns, floor: float, targets: Array, start: Array) -> tuple[Array, Array]:
+        lower = np.append(np.full(len(self._start) - 1, SMALLEST_SLOPE), -np.inf)
+        rows = Prepared.of(columns.source, logistic_problems, columns.way, self, floor)
+        return minimise(lambda theta: rows.total(logistic_statistic, theta, targets, self.loss), start, lower)
+
     def _transform_columns(self, block: Block, way: str) -> Array:
-        features = self._features(block, way, self.log_floor_)
-        return sigmoid(np.einsum("mkp,kp->mk", features, self.coef_))
+        first, second = self._features(block, way, self.log_floor_)
+        x = first * self.coef_[:, 0]
+        if second is not None:
+            x += second * self.coef_[:, 1]
+        x += self.coef_[:, -1]
+        return sigmoid(x)
 
 
 def sigmoid(x: Array) -> Array:
-    """Logistic function, without overflow."""
-    decay = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1.0, decay) / (1.0 + decay)
+    """Logistic function, without overflow, in place of its argument."""
+    with np.errstate(over="ignore"):  # where it is 0 to all digits
+        np.exp(np.negative(x, out=x), out=x)
+    x += 1.0
+    return np.reciprocal(x, out=x)
 
 
-def _parts(block: Block, way: str, which: LogisticMap, floor: float, theta: Array) -> tuple[Any, Array, Array]:
-    features = which._features(block, way, floor)
-    return entries(block, way), features, np.einsum("mkp,kp->mk", features, theta)
+@dataclass(frozen=True)
+class Problems:
+    """The K binary problems of a block, each with its entries side by side: features, labels and weights."""
+
+    first: Array
+    second: Array | None
+    positive: NDArray[np.bool_]
+    weight: Array
+    kernels: ModuleType
 
 
-def _sums(part: Any, features: Array, value: Array, slope: Array, curvature: Array) -> tuple[Array, Array, Array]:
-    weighted = features if part.weight is None else features * part.weight[:, None, None]
-    gradient = np.einsum("mk,mkp->kp", slope, weighted)
-    return part.weighted(value), gradient, np.einsum("mk,mkp,mkq->kpq", curvature, weighted, features, optimize=True)
+def logistic_problems(block: Block, way: str, which: LogisticMap, floor: float) -> Problems:
+    """The binary problems of a block as the kernels read them."""
+    positive, weight = labels(block, way)
+    first, second = (None if x is None else np.ascontiguousarray(x.T) for x in which._features(block, way, floor))
+    assert first is not None
+    weight = np.ones(first.shape[1]) if weight is None else weight
+    return Problems(first, second, np.ascontiguousarray(positive.T), weight, block.kernels)
 
 
-def _nll_statistic(
-    block: Block, way: str, which: LogisticMap, floor: float, targets: Array, theta: Array
-) -> tuple[Array, Array, Array]:
-    part, features, x = _parts(block, way, which, floor, theta)
-    target = np.where(part.positive, targets[1], targets[0])
-    p = sigmoid(x)
-    value = np.maximum(x, 0) - x * target + np.log1p(np.exp(-np.abs(x)))
-    return _sums(part, features, value, p - target, p * (1 - p))
-
-
-def _brier_statistic(
-    block: Block, way: str, which: LogisticMap, floor: float, targets: Array, theta: Array
-) -> tuple[Array, Array, Array]:
-    # Gauss-Newton: the part of the curvature that cannot be negative.
-    part, features, x = _parts(block, way, which, floor, theta)
-    target = np.where(part.positive, targets[1], targets[0])
-    p = sigmoid(x)
-    slope = p * (1 - p)
-    return _sums(part, features, (p - target) ** 2, 2 * (p - target) * slope, 2 * slope**2)
+def logistic_statistic(problems: Problems, theta: Array, targets: Array, loss: str) -> tuple[Array, Array, Array]:
+    """Value, gradient and curvature of each problem; for squared error the part of it that cannot be negative."""
+    two = problems.second is not None
+    if not two:
+        theta = np.insert(theta, 1, 0.0, axis=1)
+    tables = problems.first, problems.second, problems.positive, problems.weight
+    value, a, b, c, aa, ab, ac, bb, bc, cc = problems.kernels.logistic_sums(*tables, theta, targets, loss).T
+    if two:
+        return value, np.stack([a, b, c], 1), np.stack([aa, ab, ac, ab, bb, bc, ac, bc, cc], 1).reshape(-1, 3, 3)
+    return value, np.stack([a, c], 1), np.stack([aa, ac, ac, cc], 1).reshape(-1, 2, 2)
 
 
 class PlattScaling(LogisticMap):
@@ -159,13 +176,10 @@ class PlattScaling(LogisticMap):
             msg = f'on must be "logit" or "probability", got {self.on!r}'
             raise ValueError(msg)
 
-    def _features(self, block: Block, way: str, floor: float) -> Array:
+    def _features(self, block: Block, way: str, floor: float) -> tuple[Array, Array | None]:
         if self.on == "logit":
-            log_p, log_not = log_odds_parts(block, way, floor)
-            x = log_p - log_not
-        else:
-            x = take(block.probabilities(), way).astype(np.float64)
-        return np.stack([x, np.ones_like(x)], axis=2)
+            return log_odds(block, way, floor), None
+        return take(block.probabilities(), way).astype(np.float64), None
 
 
 class BetaScaling(LogisticMap):
@@ -194,6 +208,6 @@ class BetaScaling(LogisticMap):
 
     _start = (1.0, 1.0, 0.0)
 
-    def _features(self, block: Block, way: str, floor: float) -> Array:
+    def _features(self, block: Block, way: str, floor: float) -> tuple[Array, Array | None]:
         log_p, log_not = log_odds_parts(block, way, floor)
-        return np.stack([log_p, -log_not, np.ones_like(log_p)], axis=2)
+        return log_p, -log_not

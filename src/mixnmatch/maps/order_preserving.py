@@ -22,8 +22,10 @@ Statistic = tuple[float, Array, Array]
 REACH = 9.0
 # Cells of the fine range, cells of the range below it, and how much wider these are.
 FINE, WIDE, FACTOR = 128, 32, 8
-# Rows that a statistic works on at a time: its tables of rows x nodes stay in the cache.
-CHUNK = 256
+# Entries of the tables, of rows x nodes or rows x classes, that a statistic works on at a time: they stay in the cache.
+CHUNK_ENTRIES = 40_000
+# Rows by which knots are chosen, where there are many more.
+LOOK = 32_768
 # Slopes (1 is temperature scaling) stay above this, so that the function is strictly increasing.
 LEAST_SLOPE = 1e-3
 # Weight of half the squared distance between the slopes and that of temperature scaling.
@@ -140,15 +142,16 @@ class IntraOrderPreserving(CalibrationMap):
     def _fit(self, source: RowSource) -> dict[str, Any]:
         floor = source.log_floor()
         beta, _, _ = fit_beta(source, self.loss, floor)
-        nodes = Nodes.of(source.n_classes)
+        every = Nodes.of(source.n_classes)
         rows = nll_statistic if self.loss == "nll" else brier_statistic
+        _, _, curvature = source.look(LOOK).total(rows, every, floor, beta, np.zeros(every.count))
+        nodes = every.only(_knots(np.diag(curvature), self.n_knots))
+        knots = nodes.positions
 
         def statistic(deviation: Array) -> Statistic:
             return source.total(rows, nodes, floor, beta, deviation)
 
-        start = statistic(np.zeros(nodes.count))
-        knots = nodes.positions[_knots(np.diag(start[2]), self.n_knots)]
-        slopes, loss = _fit_slopes(statistic, start, _overlap(nodes, knots), self.ridge)
+        slopes, loss = _fit_slopes(statistic, _overlap(nodes, knots), self.ridge)
         return {
             "beta_": beta,
             "knots_": knots,
@@ -171,25 +174,34 @@ class IntraOrderPreserving(CalibrationMap):
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes of a piecewise-linear function on (-inf, 0]: even steps to ``low``, wider ones below, then constant."""
+    """Nodes of a piecewise-linear function on (-inf, 0]: even steps to ``low``, wider ones below, then constant.
+
+    Of these, ``chosen`` are used, the first and the last among them.
+    """
 
     low: float
+    chosen: NDArray[np.intp]
 
     @classmethod
     def of(cls, n_classes: int) -> Nodes:
-        """Nodes for the logarithms of the probabilities of ``n_classes`` classes."""
-        return cls(-(np.log(n_classes) + REACH))
+        """All nodes for the logarithms of the probabilities of ``n_classes`` classes."""
+        return cls(-(np.log(n_classes) + REACH), np.arange(FINE + WIDE + 1))
+
+    def only(self, chosen: NDArray[np.intp]) -> Nodes:
+        """Some of the nodes."""
+        return Nodes(self.low, chosen)
 
     @property
     def count(self) -> int:
         """Number of nodes."""
-        return FINE + WIDE + 1
+        return len(self.chosen)
 
     @property
     def positions(self) -> Array:
         """Nodes, from 0 downwards."""
         wide = 1 + FACTOR * np.arange(1, WIDE + 1) / FINE
-        return self.low * np.concatenate([np.arange(FINE + 1) / FINE, wide])
+        every = self.low * np.concatenate([np.arange(FINE + 1) / FINE, wide])
+        return np.asarray(every[self.chosen])
 
     def locate(self, x: Array) -> tuple[NDArray[np.intp], Array]:
         """Cell of every entry, and how far down the cell it is: 0 at its upper node, 1 at the lower one."""
@@ -197,8 +209,14 @@ class Nodes:
         np.minimum(s, FINE + (s - FINE) / FACTOR, out=s)
         np.clip(s, 0.0, FINE + WIDE, out=s)
         cell = np.minimum(s.astype(np.intp), FINE + WIDE - 1)
-        s -= cell
-        return cell, s
+        if self.count == FINE + WIDE + 1:
+            s -= cell
+            return cell, s
+        cell = np.repeat(np.arange(self.count - 1), np.diff(self.chosen))[cell]
+        positions = self.positions
+        np.subtract(x, positions[cell], out=s)
+        s /= np.diff(positions)[cell]
+        return cell, np.clip(s, 0.0, 1.0, out=s)
 
 
 def interpolate(x: Array, cell: NDArray[np.intp], share: Array, values: Array) -> Array:
@@ -229,18 +247,19 @@ class Rows:
     p_y: Array
     log_p_y: Array
     weight: Array
+    n_cells: int
 
     def moment(self, power: int, values: Array) -> Array:
         """Sum of values times share^power over the entries of each row and cell."""
         for _ in range(power):
             values = values * self.share
-        size = len(values) * (FINE + WIDE)
+        size = len(values) * self.n_cells
         return histogram(self.cell.ravel(), values.ravel(), size).reshape(len(values), -1)
 
     def at_labels(self, values: Array) -> Array:
         """Sum over rows of a value for each, on the nodes next to the row's label."""
         cell, share = self.label
-        return on_nodes(*(histogram(cell, v, FINE + WIDE) for v in (values, values * share)))
+        return on_nodes(*(histogram(cell, v, self.n_cells) for v in (values, values * share)))
 
 
 def histogram(cell: NDArray[np.intp], values: Array, size: int) -> Array:
@@ -268,8 +287,10 @@ def on_pairs(zeroth: Array, first: Array, second: Array) -> Array:
 
 def rows_of(block: Block, nodes: Nodes, floor: float, beta: float, deviation: Array) -> Iterator[Rows]:
     """The rows of a block, a chunk at a time."""
-    for start in range(0, len(block.values), CHUNK):
-        stop = min(start + CHUNK, len(block.values))
+    n_cells = nodes.count - 1
+    step = max(1, CHUNK_ENTRIES // max(n_cells, block.values.shape[1]))
+    for start in range(0, len(block.values), step):
+        stop = min(start + step, len(block.values))
         y, index = block.y[start:stop], np.arange(stop - start)
         x = tempered(Block(block.values[start:stop], block.form, block.index[start:stop]), floor, beta)
         cell, share = nodes.locate(x)
@@ -278,8 +299,8 @@ def rows_of(block: Block, nodes: Nodes, floor: float, beta: float, deviation: Ar
         log_p_y = log_p[index, y]
         p = np.exp(log_p, out=log_p)
         weight = np.ones(len(y)) if block.weight is None else block.weight[start:stop]
-        cell += (index * (FINE + WIDE))[:, None]
-        yield Rows(p, cell, share, label, p[index, y], log_p_y, weight)
+        cell += (index * n_cells)[:, None]
+        yield Rows(p, cell, share, label, p[index, y], log_p_y, weight, n_cells)
 
 
 def nothing(nodes: Nodes) -> Statistic:
@@ -330,11 +351,9 @@ def _overlap(nodes: Nodes, knots: Array) -> Array:
     return np.maximum(nodes.positions[:, None], knots[1:]) - np.maximum(nodes.positions[:, None], knots[:-1])
 
 
-def _fit_slopes(
-    statistic: Callable[[Array], Statistic], start: Statistic, design: Array, ridge: float
-) -> tuple[Array, float]:
+def _fit_slopes(statistic: Callable[[Array], Statistic], design: Array, ridge: float) -> tuple[Array, float]:
     """Slopes with the least penalised loss, by Newton steps from slopes of 1 that never raise it; and the loss."""
-    slopes, found = np.ones(design.shape[1]), start
+    slopes, found = np.ones(design.shape[1]), statistic(np.zeros(len(design)))
     for _ in range(100):
         gradient = found[1] @ design + ridge * (slopes - 1)
         hessian = design.T @ found[2] @ design + ridge * np.eye(len(slopes))
