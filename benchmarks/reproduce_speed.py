@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument("--tables", action="store_true")
     parser.add_argument("--splits", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--cache", type=Path, help="keep the results of the tables in this folder, which must be new")
     options = parser.parse_args()
     entries = [entry for entry in read_manifest(options.manifest) if not entry.simulated]
     preserving = [key for key, one in METHODS.items() if not one.slow and one.build(logits=True).accuracy_preserving]
@@ -59,8 +60,12 @@ def main() -> None:
         fast = tuple(key for key, one in METHODS.items() if not one.slow)
         plan = Plan(tuple(entries), splits=options.splits, methods=fast, parts=("table1", "table2"))
         with tempfile.TemporaryDirectory() as folder:
+            cache = options.cache or Path(folder)
+            cache.mkdir(parents=True, exist_ok=True)
+            if any(cache.iterdir()):
+                parser.error(f"{cache} has results: they would not be timed")
             start = time.perf_counter()
-            units = run(plan, Path(folder), jobs=options.jobs)
+            units = run(plan, cache, jobs=options.jobs)
         seconds = time.perf_counter() - start
         print(f"Tables 1 and 2, {units} splits on {options.jobs} cores: {seconds / 60:.1f} minutes", end=" ")
         print(f"(at most {MOST_FOR_THE_TABLES / 60:.0f} for 100 splits of each row)")

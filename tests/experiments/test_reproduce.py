@@ -10,11 +10,12 @@ import sys
 import time
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 
 from mixnmatch.experiments.reproduce import units as units_module
-from mixnmatch.experiments.reproduce.build import reproduce
+from mixnmatch.experiments.reproduce.build import joblib_backend, reproduce
 from mixnmatch.experiments.reproduce.claims import check_claims, rank_correlations
 from mixnmatch.experiments.reproduce.guidelines import check_guidelines
 from mixnmatch.experiments.reproduce.learning import needed
@@ -241,11 +242,34 @@ def test_joblib_backends_can_be_chosen(manifest, tmp_path):
 def test_units_run_on_dask(manifest, tmp_path):
     distributed = pytest.importorskip("distributed")
     plan = plan_of(manifest, splits=2, methods=("ts",), parts=("table1",))
-    settings = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    settings = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": None}
     with distributed.Client(**settings):
         reproduce(plan, tmp_path / "dask", jobs=2, backend="dask")
     reproduce(plan, tmp_path / "plain")
     assert numbers(tmp_path / "dask") == numbers(tmp_path / "plain")
+
+
+def test_dask_without_a_client_joins_the_scheduler_that_is_configured():
+    distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
+    settings = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**settings) as cluster, dask.config.set(scheduler_address=cluster.scheduler_address):
+        with joblib_backend("dask"):
+            where = joblib.Parallel(n_jobs=2)(joblib.delayed(worker_address)() for _ in range(2))
+        assert set(where) == {worker.worker_address for worker in cluster.workers.values()}
+
+
+def worker_address():
+    from distributed import get_worker
+
+    return get_worker().address
+
+
+def test_a_backend_that_is_not_installed_is_named(manifest, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray.util.joblib", None)
+    plan = plan_of(manifest, splits=1, methods=("ts",), parts=("table1",))
+    with pytest.raises(ImportError, match="pip install ray"):
+        reproduce(plan, tmp_path / "ray", backend="ray")
 
 
 def test_slow_methods_see_fewer_splits(manifest, tmp_path):

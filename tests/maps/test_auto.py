@@ -35,6 +35,7 @@ def test_is_the_identity_where_nothing_is_better(monkeypatch):
     logits, y = calibrated(300, 3, seed=2)
     only = tuple(c for c in candidates.CANDIDATES if c.name in ("identity", "svs"))
     monkeypatch.setattr(candidates, "CANDIDATES", only)
+    monkeypatch.setattr(candidates, "CANDIDATES_THAT_PRESERVE", ())
     stack = Auto(logits=True, accuracy_preserving=True).fit(logits, y)
     assert stack.candidates_ == ["identity"]
     assert stack.injective

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from mixnmatch.experiments.reproduce.run import Failures, Plan, Progress, collect, run
 from mixnmatch.experiments.reproduce.study import run_study, study_blocks
@@ -73,14 +72,11 @@ def reproduce(
     progress : callable, optional
         Gets the name of a stage, and gives a function ``(done, all, what)`` or None.
     """
-    from joblib import parallel_config
-
     _check_folder(folder, force=force)
     cache, study = cache or folder / CACHE, study or folder / STUDY
     cache.mkdir(parents=True, exist_ok=True)
     units = 0
-    chosen: Any = nullcontext() if backend is None else parallel_config(backend=backend)
-    with chosen:
+    with joblib_backend(backend):
         if compute:
             units = run(plan, cache, jobs=jobs, progress=progress)
         if compute and "synthetic" in plan.parts:
@@ -92,6 +88,44 @@ def reproduce(
     blocks = study_blocks(study, folder) if "synthetic" in plan.parts else []
     files = write_all(folder, plan, records, command=command, failures=failed, study=blocks)
     return Outcome(units, failed, tuple(files))
+
+
+@contextmanager
+def joblib_backend(name: str | None) -> Iterator[None]:
+    """Run what goes through joblib on another of its backends."""
+    from joblib import parallel_config
+
+    with ExitStack() as stack:
+        if name == "dask":
+            _join_dask(stack)
+        if name == "ray":
+            _register_ray()
+        if name is not None:
+            stack.enter_context(parallel_config(backend=name))
+        yield
+
+
+def _join_dask(stack: ExitStack) -> None:
+    """Make sure of a client: the one there is, or one of the scheduler that DASK_SCHEDULER_ADDRESS names."""
+    try:
+        from distributed import Client, get_client
+    except ImportError as error:
+        msg = 'the backend dask needs Dask: pip install "mixnmatch[dask]"'
+        raise ImportError(msg) from error
+    try:
+        get_client()
+    except ValueError:  # without an address it starts workers of its own
+        stack.enter_context(Client())
+
+
+def _register_ray() -> None:
+    """Tell joblib of Ray."""
+    try:
+        from ray.util.joblib import register_ray
+    except ImportError as error:
+        msg = "the backend ray needs Ray: pip install ray"
+        raise ImportError(msg) from error
+    register_ray()
 
 
 def _check_folder(folder: Path, *, force: bool) -> None:
