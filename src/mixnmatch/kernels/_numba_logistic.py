@@ -56,11 +56,26 @@ def _log_odds_into(x: Any, logits: bool, lowest: Any, p: Any, log_p: Any, log_no
         to[top] = max(np.log(rest / total), lowest) if rest > 0 else lowest
 
 
+@njit(**JIT)  # type: ignore[untyped-decorator]
+def _log_odds_of_two_into(x: Any, lowest: Any, log_p: Any, log_not: Any) -> None:
+    for i in range(x.shape[0]):
+        lead = np.float64(x[i, 0]) - np.float64(x[i, 1])
+        e = exp64(-abs(lead))
+        rest = _twice_atanh(e / (2.0 + e))
+        first = max(0.5 * (lead - abs(lead)) - rest, lowest)
+        second = max(-0.5 * (lead + abs(lead)) - rest, lowest)
+        log_p[i, 0] = log_not[i, 1] = first
+        log_p[i, 1] = log_not[i, 0] = second
+
+
 def log_odds_parts(x: NDArray[Any], lowest: float, *, logits: bool) -> tuple[Rows, Rows]:
     """Log p and log(1 - p) of every entry, neither below ``lowest``, of logits or of log-probabilities."""
     x = np.ascontiguousarray(x)
     log_p, log_not = np.empty(x.shape), np.empty(x.shape)
-    _log_odds_into(x, logits, lowest, np.empty(x.shape[1]), log_p, log_not)
+    if logits and x.shape[1] == 2:
+        _log_odds_of_two_into(x, lowest, log_p, log_not)
+    else:
+        _log_odds_into(x, logits, lowest, np.empty(x.shape[1]), log_p, log_not)
     return log_p, log_not
 
 

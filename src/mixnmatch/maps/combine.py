@@ -60,7 +60,12 @@ class _Shared(CalibrationMap):
     def _proba(self, block: Block) -> NDArray[Any]:
         way = self._way(block.values.shape[1])
         g = self.map_._transform_columns(block, way)
-        g = np.hstack([1 - g, g]) if way == "positive" else g.reshape(block.values.shape)
+        if way == "positive":
+            both = np.empty(block.values.shape, g.dtype)
+            np.subtract(1.0, g[:, 0], out=both[:, 0])
+            both[:, 1] = g[:, 0]
+            return mix_with_uniform(both, self.mixing_)
+        g = g.reshape(block.values.shape)
         total = g.sum(axis=1, keepdims=True)
         if (total <= 0).any():  # nothing is known of such a row: leave it as it came
             empty = total[:, 0] <= 0
