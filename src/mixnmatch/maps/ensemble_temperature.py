@@ -158,6 +158,13 @@ def _on_face(gram: NDArray[np.float64], linear: Vector, face: list[int]) -> Vect
     if size == 1:
         weights[face] = 1.0
         return weights
+    if size == 2:
+        i, j = face
+        spread = gram[i, i] - 2 * gram[i, j] + gram[j, j]
+        even = spread <= 1e-15 * (gram[i, i] + gram[j, j])  # two members that are the same
+        weights[i] = 0.5 if even else (linear[i] - linear[j] + gram[j, j] - gram[i, j]) / spread
+        weights[j] = 1.0 - weights[i]
+        return weights
     system = np.ones((size + 1, size + 1))
     system[:size, :size] = gram[np.ix_(face, face)]
     system[size, size] = 0.0
