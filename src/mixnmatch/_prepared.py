@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -33,17 +33,33 @@ class Prepared:
         kept = list(source.map_blocks(prepare, *settings, block_bytes=block_bytes)) if small else []
         return cls(source, prepare, settings, kept, block_bytes)
 
+    def then(self, step: Callable[..., Any], *settings: Any) -> Prepared:
+        """The same rows with ``step(prepared, *settings)`` done to them, kept where they are kept."""
+        kept = list(self._over_kept(step, *settings)) if self.kept else []
+        return Prepared(
+            self.source, _one_after_the_other, (self.prepare, self.settings, step, settings), kept, self.block_bytes
+        )
+
     def total(self, statistic: Callable[..., T], *args: Any) -> T:
         """Sum of ``statistic(prepared, *args)`` over all blocks, in block order."""
         if not self.kept:
             own = self.prepare, self.settings, statistic, args
             found: T = self.source.total(_prepared_statistic, *own, block_bytes=self.block_bytes)
             return found
+        return total(self._over_kept(statistic, *args))
+
+    def _over_kept(self, work: Callable[..., T], *args: Any) -> Iterator[T]:
         one_each = [(number, number + 1) for number in range(len(self.kept))]
-        return total(run_blocks(lambda number, _: statistic(self.kept[number], *args), one_each))
+        return run_blocks(lambda number, _: work(self.kept[number], *args), one_each)
 
 
 def _prepared_statistic(
     block: Block, prepare: Callable[..., Any], settings: tuple[Any, ...], statistic: Callable[..., T], args: Any
 ) -> T:
     return statistic(prepare(block, *settings), *args)
+
+
+def _one_after_the_other(
+    block: Block, prepare: Callable[..., Any], settings: tuple[Any, ...], step: Callable[..., Any], more: tuple[Any, ...]
+) -> Any:
+    return step(prepare(block, *settings), *more)
