@@ -60,6 +60,6 @@ def _prepared_statistic(
 
 
 def _one_after_the_other(
-    block: Block, prepare: Callable[..., Any], settings: tuple[Any, ...], step: Callable[..., Any], more: tuple[Any, ...]
+    block: Block, prepare: Callable[..., Any], settings: tuple[Any, ...], step: Callable[..., Any], more: Any
 ) -> Any:
     return step(prepare(block, *settings), *more)

@@ -10,9 +10,9 @@ from mixnmatch import (
     TemperatureScaling,
     VectorScaling,
 )
-from mixnmatch.maps.base import read_rows
 from mixnmatch.maps._linear_passes import Problem, gradient_statistic, newton_statistic, scaled_rows
 from mixnmatch.maps._linear_solver import ridge_vector
+from mixnmatch.maps.base import read_rows
 from tests.conftest import draw_labels, make_problem, nll, softmax
 
 

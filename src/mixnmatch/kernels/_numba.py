@@ -15,6 +15,7 @@ from numba import njit, types
 from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
+from mixnmatch.kernels._numpy import linear_softmax_into as linear_softmax_into
 from mixnmatch.kernels.lookup import Piecewise
 
 Block = NDArray[Any]

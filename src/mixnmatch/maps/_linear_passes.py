@@ -82,7 +82,7 @@ def unpack(theta: NDArray[Any], problem: Problem, n_classes: int) -> tuple[NDArr
 def _linear(s: NDArray[Any], problem: Problem, theta: Array) -> NDArray[Any]:
     """(diag(v) + M) s + b."""
     weight, intercept = unpack(theta.astype(s.dtype, copy=False), problem, len(s))
-    u = weight @ s if problem.full else weight[:, None] * s
+    u: NDArray[Any] = weight @ s if problem.full else weight[:, None] * s
     u += intercept[:, None]
     return u
 
@@ -174,7 +174,7 @@ def product_statistic(rows: Local, problem: Problem, direction: Array) -> Array:
 
 
 def diagonal_statistic(rows: Local, problem: Problem) -> Array:
-    """Curvature of the log loss in v, in (v, b) and in b of the same class: 3 x L; in every entry of a matrix: L + 1."""
+    """Curvature of the log loss in each entry of (M, b), or for a diagonal map in v, in (v, b) and in b of a class."""
     spread = rows.weighted(rows.p * (1 - rows.p))
     if problem.full:
         return np.column_stack([spread @ (rows.s * rows.s).T, spread.sum(axis=1)]).astype(np.float64)

@@ -64,7 +64,8 @@ def solve(
     size = classes * (classes + 1) if problem.full else 2 * classes
     theta = np.zeros(size) if start is None else start
     objective = Objective(rows, problem, penalty)
-    found = _newton(objective, theta, tolerance) if problem.loss == "nll" else _quasi_newton(objective, theta, tolerance)
+    minimise = _newton if problem.loss == "nll" else _quasi_newton
+    found = minimise(objective, theta, tolerance)
     return found.theta, found.loss
 
 
@@ -200,7 +201,7 @@ def _blocks_inverse(objective: Objective, rows: Prepared) -> Linear:
 
     def inverse(g: Array) -> Array:
         v, b = np.split(g, 2)
-        return np.concatenate([in_intercept * v - cross * b, in_weight * b - cross * v]) / np.tile(determinant, 2)
+        return np.concatenate([(in_intercept * v - cross * b) / determinant, (in_weight * b - cross * v) / determinant])
 
     return inverse
 

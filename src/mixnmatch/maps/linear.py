@@ -16,6 +16,8 @@ from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
 Array = NDArray[np.float64]
 # From so many classes on, all products run in float32 (sums over blocks are still in float64).
 SINGLE_FROM = 400
+# Numbers of about this size are added up in float32 with an error of a few 1e-6.
+SINGLE_TO = 200.0
 
 
 class SoftmaxLinear(CalibrationMap):
@@ -83,6 +85,23 @@ class SoftmaxLinear(CalibrationMap):
             "log_floor_": problem.floor,
             "loss_": value,
         }
+
+    def _proba_into(self, block: Block, out: NDArray[Any]) -> None:
+        x = block.log_scores(self.log_floor_)
+        if x.dtype == np.float32 and not self._single_is_enough(x):
+            x = x.astype(np.float64)
+        block.kernels.linear_softmax_into(x, self.weight_, self.intercept_, out)
+
+    def _single_is_enough(self, x: NDArray[Any]) -> bool:
+        """Whether float32 gives probabilities to 1e-5: rounding must stay small beside 1 in what the softmax takes."""
+        classes = x.shape[1]
+        if self.weight_.ndim == 1 and self.weight_.min() >= 0:
+            # Each class by itself: what is far below the largest is rounded most, and matters least.
+            largest = self.weight_.max() * np.log(classes)
+        else:
+            row = np.sqrt(np.square(self.weight_).sum(axis=1)) if self.weight_.ndim == 2 else np.abs(self.weight_)
+            largest = row.max() * (float(x.max()) - float(x.min()) + np.log(classes))
+        return bool(largest + np.abs(self.intercept_).max() <= SINGLE_TO)
 
     def _log_proba(self, block: Block) -> Array:
         x = log_softmax(block.log_scores(self.log_floor_).astype(np.float64))
