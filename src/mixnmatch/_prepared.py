@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
+
 from mixnmatch._passes import run_blocks, total
 from mixnmatch._rows import Block, RowSource
 
 T = TypeVar("T")
-# Tables of up to so many entries are prepared once and kept; larger ones, and those on Dask, in every pass again.
-KEPT_ENTRIES = 4_000_000
+# Tables of up to so many entries are prepared once and kept; larger ones, and those on Dask, in every pass again. What
+# is kept of tables in memory may be larger where it is in float32.
+KEPT_ENTRIES, KEPT_SINGLE = 4_000_000, 32_000_000
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,19 @@ class Prepared:
 
     @classmethod
     def of(
-        cls, source: RowSource, prepare: Callable[..., Any], *settings: Any, block_bytes: int | None = None
+        cls,
+        source: RowSource,
+        prepare: Callable[..., Any],
+        *settings: Any,
+        block_bytes: int | None = None,
+        single: bool = False,
     ) -> Prepared:
-        """Prepare the rows of a source: now, if they are few and in memory, else block by block in every pass."""
-        small = source.n_entries <= KEPT_ENTRIES and not source.on_dask
+        """Prepare the rows of a source: now, if they are few and in memory, else block by block in every pass.
+
+        ``single`` says that what is prepared takes no more than four bytes an entry.
+        """
+        in_file = isinstance(source.scores.values, np.memmap)
+        small = source.n_entries <= (KEPT_SINGLE if single and not in_file else KEPT_ENTRIES) and not source.on_dask
         kept = list(source.map_blocks(prepare, *settings, block_bytes=block_bytes)) if small else []
         return cls(source, prepare, settings, kept, block_bytes)
 

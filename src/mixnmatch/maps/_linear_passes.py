@@ -69,7 +69,7 @@ def scaled(block: Block, problem: Problem) -> Scaled:
 def scaled_rows(source: RowSource, problem: Problem) -> Prepared:
     """The rows of a source as the maps of this family read them."""
     block_bytes = max(PRODUCT_BYTES, PRODUCT_ROWS * source.scores.row_bytes)
-    return Prepared.of(source, scaled, problem, block_bytes=block_bytes)
+    return Prepared.of(source, scaled, problem, block_bytes=block_bytes, single=problem.single)
 
 
 def unpack(theta: NDArray[Any], problem: Problem, n_classes: int) -> tuple[NDArray[Any], NDArray[Any]]:
