@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -35,6 +35,8 @@ ROUNDING = (1e-12, 1e-7)
 MOST_STEPS, MOST_PRODUCTS = 100, 200
 # The preconditioner is made anew once the loss has fallen to this part of what it was.
 STALE = 0.8
+# Off-diagonal entries that are held back so many times as strongly as the diagonal have little to do with it.
+APART = 20.0
 
 
 @dataclass(frozen=True)
@@ -193,10 +195,10 @@ def _conjugate_gradients(product: Linear, precondition: Linear, right: Array, sc
 
 def _blocks_inverse(objective: Objective, rows: Prepared) -> Linear:
     """Inverse of the curvature in v and b of each class, other classes left alone."""
-    n = objective.n
-    in_weight, cross, in_intercept = rows.total(diagonal_statistic, objective.problem) / n
-    ridge_v, ridge_b = np.split(objective.ridge, 2)
-    in_weight, in_intercept = in_weight + ridge_v, in_intercept + ridge_b
+    diagonal = replace(objective.problem, full=False)
+    in_weight, cross, in_intercept = rows.total(diagonal_statistic, diagonal) / objective.n
+    in_weight = in_weight + objective.penalty.diagonal
+    in_intercept = in_intercept + objective.penalty.intercept
     determinant = in_weight * in_intercept - cross**2
 
     def inverse(g: Array) -> Array:
@@ -210,7 +212,8 @@ def _kronecker_inverse(objective: Objective, rows: Prepared) -> Linear:
     """Inverse of A (x) S + ridge, for A the mean of diag(p) - p p' and S that of x x' where p is undecided.
 
     The curvature is the mean of (diag(p) - p p') (x) x x' for x = (s, 1); this takes the two factors to be
-    uncorrelated. Diagonal entries get the ridge of the others.
+    uncorrelated. Diagonal entries get the ridge of the others; where that is much stronger than their own, they are
+    taken apart, with the intercepts.
     """
     problem, penalty, n = objective.problem, objective.penalty, objective.n
     classes, inputs, spread = rows.total(factor_statistic)
@@ -227,7 +230,19 @@ def _kronecker_inverse(objective: Objective, rows: Prepared) -> Linear:
         table = left @ (shrink * (left.T @ table @ right)) @ right.T
         return np.concatenate([table[:, :-1].ravel(), table[:, -1]])
 
-    return inverse
+    if penalty.off_diagonal <= APART * penalty.diagonal:
+        return inverse
+    own = np.append(np.arange(n_classes) * (n_classes + 1), np.arange(n_classes) + n_classes**2)
+    blocks = _blocks_inverse(objective, rows)
+
+    def inverse_apart(g: Array) -> Array:
+        others = g.copy()
+        others[own] = 0
+        found = inverse(others)
+        found[own] = blocks(g[own])
+        return found
+
+    return inverse_apart
 
 
 def _quasi_newton(objective: Objective, theta: Array, tolerance: float) -> Point:
