@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import numpy as np
 
 from mixnmatch._passes import run_blocks, total
 from mixnmatch._rows import Block, RowSource
 
 T = TypeVar("T")
-# Tables of up to so many entries are prepared once and kept; larger ones, and those on Dask, in every pass again.
-KEPT_ENTRIES = 4_000_000
+# Tables of up to so many entries are prepared once and kept; larger ones, and those on Dask, in every pass again. What
+# is kept of tables in memory may be larger where it is in float32.
+KEPT_ENTRIES, KEPT_SINGLE = 4_000_000, 32_000_000
 
 
 @dataclass(frozen=True)
@@ -26,12 +29,28 @@ class Prepared:
 
     @classmethod
     def of(
-        cls, source: RowSource, prepare: Callable[..., Any], *settings: Any, block_bytes: int | None = None
+        cls,
+        source: RowSource,
+        prepare: Callable[..., Any],
+        *settings: Any,
+        block_bytes: int | None = None,
+        single: bool = False,
     ) -> Prepared:
-        """Prepare the rows of a source: now, if they are few and in memory, else block by block in every pass."""
-        small = source.n_entries <= KEPT_ENTRIES and not source.on_dask
+        """Prepare the rows of a source: now, if they are few and in memory, else block by block in every pass.
+
+        ``single`` says that what is prepared takes no more than four bytes an entry.
+        """
+        in_file = isinstance(source.scores.values, np.memmap)
+        small = source.n_entries <= (KEPT_SINGLE if single and not in_file else KEPT_ENTRIES) and not source.on_dask
         kept = list(source.map_blocks(prepare, *settings, block_bytes=block_bytes)) if small else []
         return cls(source, prepare, settings, kept, block_bytes)
+
+    def then(self, step: Callable[..., Any], *settings: Any) -> Prepared:
+        """The same rows with ``step(prepared, *settings)`` done to them, kept where they are kept."""
+        kept = list(self._over_kept(step, *settings)) if self.kept else []
+        return Prepared(
+            self.source, _one_after_the_other, (self.prepare, self.settings, step, settings), kept, self.block_bytes
+        )
 
     def total(self, statistic: Callable[..., T], *args: Any) -> T:
         """Sum of ``statistic(prepared, *args)`` over all blocks, in block order."""
@@ -39,11 +58,20 @@ class Prepared:
             own = self.prepare, self.settings, statistic, args
             found: T = self.source.total(_prepared_statistic, *own, block_bytes=self.block_bytes)
             return found
+        return total(self._over_kept(statistic, *args))
+
+    def _over_kept(self, work: Callable[..., T], *args: Any) -> Iterator[T]:
         one_each = [(number, number + 1) for number in range(len(self.kept))]
-        return total(run_blocks(lambda number, _: statistic(self.kept[number], *args), one_each))
+        return run_blocks(lambda number, _: work(self.kept[number], *args), one_each)
 
 
 def _prepared_statistic(
     block: Block, prepare: Callable[..., Any], settings: tuple[Any, ...], statistic: Callable[..., T], args: Any
 ) -> T:
     return statistic(prepare(block, *settings), *args)
+
+
+def _one_after_the_other(
+    block: Block, prepare: Callable[..., Any], settings: tuple[Any, ...], step: Callable[..., Any], more: Any
+) -> Any:
+    return step(prepare(block, *settings), *more)

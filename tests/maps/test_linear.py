@@ -10,8 +10,9 @@ from mixnmatch import (
     TemperatureScaling,
     VectorScaling,
 )
+from mixnmatch.maps._linear_passes import Problem, gradient_statistic, newton_statistic, scaled_rows
+from mixnmatch.maps._linear_solver import ridge_vector
 from mixnmatch.maps.base import read_rows
-from mixnmatch.maps.linear import Problem, gradient_statistic, newton_statistic, scaled_rows
 from tests.conftest import draw_labels, make_problem, nll, softmax
 
 
@@ -74,8 +75,6 @@ def test_optimum_cannot_be_improved(skewed, kind, loss):
         theta = np.append((fitted.weight_ / problem.beta - np.eye(3)).ravel(), fitted.intercept_)
     else:
         theta = np.append(fitted.weight_ / problem.beta - 1, fitted.intercept_)
-    from mixnmatch.maps.linear import ridge_vector
-
     penalty = fitted._odir(source, problem, 0.1) if kind is DirichletScaling else fitted._penalty(source)
     ridge = ridge_vector(penalty, problem, classes)
 

@@ -10,6 +10,8 @@ Both modules offer
     the same and, with q = softmax(x): q_y, sum q^2, sum p q, sum q dp, sum q dp (x - E_p[x])
 ``softmax_into(x, beta, out)`` and ``mixture_into(x, beta, weights, out)``
     apply temperature scaling, and w1 softmax(beta x) + w2 softmax(x) + w3 / L
+``linear_softmax_into(x, weight, intercept, out)``
+    apply softmax(weight log_softmax(x) + intercept), for a matrix or a diagonal
 ``interpolate_into(x, function, out)``
     a piecewise linear function of every entry
 ``interpolate_columns_into(x, knots, values, slopes, left, offsets, out)``

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from mixnmatch.kernels._numba_exp import JIT, exp
 from mixnmatch.kernels._numba_logistic import log_odds_parts, logistic_sums, sigmoid_mixture_rows
+from mixnmatch.kernels._numpy import linear_softmax_into
 from mixnmatch.kernels.lookup import Piecewise
 
 __all__ = [
     "brier_rows",
     "interpolate_columns_into",
     "interpolate_into",
+    "linear_softmax_into",
     "log_odds_parts",
     "logistic_sums",
     "mixture_into",

@@ -27,11 +27,14 @@ class _Table:
     classes: int  # axis of the classes
 
     @classmethod
-    def of(cls, x: Block) -> _Table:
+    def of(cls, x: Block, out: Block | None = None) -> _Table:
+        """A block made ready, upright ones in ``out`` if that has the precision."""
         if x.shape[1] <= _SIDEWAYS:
-            lying = np.ascontiguousarray(x.T)
-            return cls(lying - lying.max(axis=0), 0)
-        return cls(x - x.max(axis=1, keepdims=True), 1)
+            lying = np.array(x.T, order="C")
+            lying -= lying.max(axis=0)
+            return cls(lying, 0)
+        scratch = out if out is not None and out.dtype == x.dtype else None
+        return cls(np.subtract(x, x.max(axis=1, keepdims=True), out=scratch), 1)
 
     def sum(self, values: Block) -> Block:
         total: Block = values.sum(axis=self.classes, keepdims=True)
@@ -47,6 +50,14 @@ class _Table:
     def spread(self, rows: Rows) -> Block:
         spread = rows[:, None] if self.classes else rows[None, :]
         return spread.astype(self.values.dtype)
+
+    def along(self, numbers: Block) -> Block:
+        """One number for each class, to be put beside the values."""
+        return numbers if self.classes else numbers[:, None]
+
+    def lying(self, out: Block) -> Block:
+        """A block that is written to, the same way up as the values."""
+        return out if self.classes else out.T
 
     def softmax(self, beta: float) -> Block:
         p: Block = np.exp(self.values * self.values.dtype.type(beta))
@@ -104,11 +115,12 @@ def mixture_rows(x: Block, y: Labels, beta: float) -> Rows:
 
 def softmax_into(x: Block, beta: float, out: Block) -> None:
     """Write out = softmax(beta x), row by row."""
-    np.subtract(x, x.max(axis=1, keepdims=True), out=out)
-    out *= out.dtype.type(beta)
-    np.exp(out, out=out)
-    out /= out.sum(axis=1, keepdims=True)
-    np.maximum(out, np.finfo(out.dtype).tiny, out=out)
+    table = _Table.of(x, out)
+    u = table.values
+    u *= u.dtype.type(beta)
+    np.exp(u, out=u)
+    u /= table.sum(u)
+    np.maximum(u, np.finfo(out.dtype).tiny, out=table.lying(out))
 
 
 def mixture_into(x: Block, beta: float, weights: NDArray[np.float64], out: Block) -> None:
@@ -176,6 +188,43 @@ def logistic_sums(
 
 def _dots(left: Rows, right: Rows) -> Rows:
     return np.asarray(np.einsum("ij,ij->i", left, right))
+
+
+def linear_softmax_into(x: Block, weight: NDArray[np.float64], intercept: NDArray[np.float64], out: Block) -> None:
+    """Write out = softmax(weight log_softmax(x) + intercept), row by row, for a matrix or a diagonal."""
+    weight, intercept = weight.astype(x.dtype, copy=False), intercept.astype(x.dtype, copy=False)
+    if x.shape[1] == 2:
+        _linear_sigmoid_into(x, np.diag(weight) if weight.ndim == 1 else weight, intercept, out)
+        return
+    table = _Table.of(x, out)
+    u = table.values
+    u -= np.log(table.sum(np.exp(u)))
+    if weight.ndim == 1:
+        u *= table.along(weight)
+    else:
+        u = u @ weight.T if table.classes else weight @ u
+    u += table.along(intercept)
+    u -= u.max(axis=table.classes, keepdims=True)
+    np.exp(u, out=u)
+    np.divide(u, table.sum(u), out=table.lying(out))
+
+
+def _linear_sigmoid_into(x: Block, weight: Block, intercept: Block, out: Block) -> None:
+    # With two classes all is a function of the lead of the second, before the map and after it.
+    lead = x[:, 1] - x[:, 0]
+    rest = np.log(1 + np.exp(-np.abs(lead)))
+    first, second = -rest - np.maximum(lead, 0), np.minimum(lead, 0, out=lead) - rest  # log-probabilities
+    on_first, on_second = weight[1] - weight[0]
+    first *= on_first
+    second *= on_second
+    first += second
+    first += intercept[1] - intercept[0]
+    odds = np.exp(-np.abs(first))  # of the less probable class
+    less = odds / (1 + odds)
+    more = np.subtract(1, less, out=odds)
+    second_leads = first > 0
+    out[:, 0] = np.where(second_leads, less, more)
+    out[:, 1] = np.where(second_leads, more, less)
 
 
 def interpolate_into(x: Block, function: Piecewise, out: Block) -> None:

@@ -308,12 +308,16 @@ def keep_argmax(given: NDArray[Any], out: NDArray[Any]) -> None:
     Mathematically the maps that call this keep the order of a row. In floating point a lead of one unit in the last
     place can vanish in a softmax or a sum; then the entry that should win ties with, or falls just behind, another.
     """
-    rows = np.arange(len(given))
-    winner = given.argmax(axis=1)
-    found = out.argmax(axis=1)
-    lost = rows[winner != found]
+    winner, found = _winner(given), _winner(out)
+    lost = np.flatnonzero(winner != found)
     if lost.size:
-        out[lost, winner[lost]] = np.nextafter(out[lost, found[lost]], out.dtype.type(np.inf))
+        winner, found = winner[lost].astype(np.intp), found[lost].astype(np.intp)
+        out[lost, winner] = np.nextafter(out[lost, found], out.dtype.type(np.inf))
+
+
+def _winner(table: NDArray[Any]) -> NDArray[Any]:
+    """First largest entry of each row."""
+    return table[:, 1] > table[:, 0] if table.shape[1] == 2 else table.argmax(axis=1)
 
 
 def accuracy_preserved(before: Any, after: Any, *, logits: bool = False) -> bool:

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from mixnmatch._rows import RowSource
 from mixnmatch._scores import is_number
-from mixnmatch.maps.linear import Penalty, Problem, SoftmaxLinear, gradient_statistic, scaled_rows, solve
+from mixnmatch.maps._linear_passes import Problem, gradient_statistic, scaled_rows
+from mixnmatch.maps._linear_solver import ROUGH, Penalty, solve
+from mixnmatch.maps.linear import SoftmaxLinear
 
 # Strengths of ODIR that are tried, from strong to weak.
 PATH = 10.0 ** np.arange(4.0, -4.5, -0.5)
@@ -221,7 +223,8 @@ class DirichletScaling(SoftmaxLinear):
             strength = FIXED_STRENGTH
         if strength is None:
             strength, start = self._search(source, problem)
-        theta, value = solve(source, problem, self._odir(source, problem, strength), start)
+        rows = scaled_rows(source, problem)
+        theta, value = solve(rows, problem, self._odir(source, problem, strength), start)
         return {**self._attributes(problem, theta, value, source.n_classes), "strength_": float(strength)}
 
     def _odir(self, source: RowSource, problem: Problem, strength: float) -> Penalty:
@@ -236,11 +239,11 @@ class DirichletScaling(SoftmaxLinear):
         held_out = source.fold(0, 5, keep=True, seed=self.random_state)
         if min(rest.total_weight(), held_out.total_weight()) <= 0:
             return FIXED_STRENGTH, None
-        unseen = scaled_rows(held_out, problem)
+        seen, unseen = scaled_rows(rest, problem), scaled_rows(held_out, problem)
         theta, best, least, worse = None, float(PATH[0]), np.inf, 0
         kept = None
         for strength in PATH:
-            theta, _ = solve(rest, problem, self._odir(rest, problem, float(strength)), theta, rough=True)
+            theta, _ = solve(seen, problem, self._odir(rest, problem, float(strength)), theta, tolerance=ROUGH)
             value = float(unseen.total(gradient_statistic, problem, theta)[0])
             if value < least:
                 best, least, worse, kept = float(strength), value, 0, theta
