@@ -49,8 +49,8 @@ def error_sums(source: RowSource, notion: str, estimator: Estimator) -> ErrorSum
     """Sums of all rows of a source, in one pass."""
     if isinstance(estimator, Histogram):
         estimator = replace(estimator, bins=count_bins(estimator.bins, source.total_weight()))
-    large = CLASS_BYTES if notion == "class-wise" else None
-    return source.total(error_statistic, notion, estimator, block_bytes=large)
+    block_bytes = CLASS_BYTES if notion == "class-wise" else source.light_bytes
+    return source.total(error_statistic, notion, estimator, block_bytes=block_bytes)
 
 
 def error_statistic(block: Block, notion: str, estimator: Estimator) -> ErrorSums:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._along_rows import picked, row_sums, winners
 from mixnmatch._rows import Block, RowSource
 from mixnmatch._scores import ROUNDING, Scores
 from mixnmatch.evaluation._binning import Floats, Grid, bin_columns
@@ -77,17 +78,18 @@ def top_label(scores: Scores, labels: NDArray[np.intp], weight: Floats | None = 
 def top_label_rows(block: Block) -> tuple[Floats, NDArray[np.int8]]:
     """Confidence in the predicted class of each row of a block, and whether it was the true one."""
     values = block.values
-    predicted = values.argmax(axis=1)
-    top = np.take_along_axis(values, predicted[:, None], axis=1)
+    predicted = winners(values)
+    top = picked(values, predicted)
     if block.form == "logits":
-        z = 1.0 / np.exp(values - top).sum(axis=1, dtype=np.float64)
+        z = 1.0 / np.exp(values - top[:, None]).sum(axis=1, dtype=np.float64)
     elif block.form == "log-probabilities":
-        z = np.exp(top[:, 0])
+        z = np.exp(top)
     else:
-        total = values.sum(axis=1, dtype=np.float64)
-        off = np.abs(total - 1) > block.rounding
-        z = top[:, 0] / np.where(off, total, 1.0)
-    return np.minimum(z, 1.0), (predicted == block.y).astype(np.int8)
+        z = top.astype(np.float64)
+        if block.uneven:
+            total = row_sums(values, np.float64)
+            z /= np.where(np.abs(total - 1) > block.rounding, total, 1.0)
+    return np.minimum(z, 1.0), (predicted == block.y).view(np.int8)
 
 
 def one_class_rows(block: Block, column: int) -> tuple[Floats, NDArray[np.int8]]:
