@@ -15,7 +15,9 @@ from mixnmatch.evaluation._binning import Floats, Grid, bin_columns
 
 NOTIONS: Final = ("top-label", "class-wise", "canonical", "binary")
 # Entries of a table that are worked on at a time.
-ENTRIES_A_BLOCK: Final = 2_000_000
+ENTRIES_A_BLOCK: Final = 1 << 18
+# Bytes of a block for statistics that are themselves large, one grid a class.
+CLASS_BYTES: Final = 1 << 24
 # Nodes for class-wise errors: one grid for each class.
 CLASS_NODES: Final = 1025
 
@@ -70,8 +72,9 @@ def top_label(scores: Scores, labels: NDArray[np.intp], weight: Floats | None = 
         confidence = np.where(predicted, positive, 1.0 - positive)
         return Outcomes(confidence, (predicted == labels).astype(np.int8), weight)
     source = RowSource(scores, labels)
-    parts = [top_label_rows(source.block(rows.start, rows.stop)) for rows in _blocks(scores)]
-    z, y = (np.concatenate(column) for column in zip(*parts, strict=True))
+    z, y = np.empty(scores.n_rows), np.empty(scores.n_rows, dtype=np.int8)
+    for rows in _blocks(scores):
+        z[rows], y[rows] = top_label_rows(source.block(rows.start, rows.stop))
     return Outcomes(z, y, weight)
 
 
@@ -108,7 +111,16 @@ def binary(scores: Scores, labels: NDArray[np.intp], weight: Floats | None = Non
     """Probability of the positive class (the second of two), and whether it was the true one."""
     if scores.n_classes != 2:
         refuse_binary(scores.n_classes)
-    return Outcomes(probabilities(scores)[:, 1], (labels == 1).astype(np.int8), weight)
+    return one_column(scores, labels, 1, weight)
+
+
+def one_column(scores: Scores, labels: NDArray[np.intp], column: int, weight: Floats | None = None) -> Outcomes:
+    """Probability of one class in a checked table, and whether it was the true one."""
+    z = np.empty(scores.n_rows)
+    for rows in _blocks(scores):
+        z[rows] = probabilities(scores, rows)[:, column]
+    np.minimum(z, 1.0, out=z)
+    return Outcomes(z, (labels == column).view(np.int8), weight)
 
 
 def refuse_binary(n_classes: int) -> None:
@@ -127,7 +139,7 @@ def one_class(p: Floats, labels: NDArray[np.intp], column: int, weight: Floats |
 
 def class_grid(scores: Scores, labels: NDArray[np.intp], weight: Floats | None = None) -> Grid:
     """All classes binned at once: a grid of shape (L, nodes), in one pass over blocks of rows."""
-    return RowSource(scores, labels, weight).total(class_grid_statistic, block_bytes=8 * ENTRIES_A_BLOCK)
+    return RowSource(scores, labels, weight).total(class_grid_statistic, block_bytes=CLASS_BYTES)
 
 
 def class_frequencies(labels: NDArray[np.intp], n_classes: int, weight: Floats | None = None) -> NDArray[Any]:
