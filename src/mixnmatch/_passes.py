@@ -23,6 +23,8 @@ T = TypeVar("T")
 # Half of a typical 1 MiB second-level cache: a block and what a kernel writes beside it stay in it together. Compiled
 # kernels keep what they need of a row in registers: for them a block only has to be worth its call.
 BLOCK_BYTES = {"numpy": 1 << 19, "numba": 1 << 21}
+# A pass that looks at each entry once or twice gains less from the cache than each block costs it in calls.
+LIGHT_BYTES = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,11 @@ def asked_block_bytes() -> int | None:
     return _engine.get().block_bytes
 
 
+def light_bytes() -> int:
+    """Bytes in a block of a pass that does little with each entry, such as checking it."""
+    return asked_block_bytes() or LIGHT_BYTES
+
+
 def available_threads() -> int:
     """Threads that a pass may use here."""
     asked = _engine.get().threads
@@ -89,11 +96,11 @@ def available_threads() -> int:
 
 
 def row_ranges(
-    n_rows: int, row_bytes: int, *, block_bytes: int | None = None, backend: str = "numpy"
+    n_rows: int, row_bytes: int, *, block_bytes: int | None = None, backend: str = "numpy", least_rows: int = 1
 ) -> list[tuple[int, int]]:
-    """Cut ``n_rows`` rows of ``row_bytes`` bytes each into consecutive ranges that fit the cache."""
+    """Cut ``n_rows`` rows of ``row_bytes`` bytes each into consecutive ranges that fit the cache, or have few rows."""
     size = block_bytes or _engine.get().block_bytes or BLOCK_BYTES[backend]
-    step = max(1, size // max(1, row_bytes))
+    step = max(least_rows, size // max(1, row_bytes))
     return [(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch import kernels
+from mixnmatch._along_rows import row_sums
 from mixnmatch._dask import is_dask, map_chunks, reduce_chunks, rows_like
-from mixnmatch._passes import add, asked_backend, row_ranges, run_blocks, total
+from mixnmatch._passes import add, asked_backend, light_bytes, row_ranges, run_blocks, total
 from mixnmatch._scores import ROUNDING, Scores
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Block:
             return p
         if not self.uneven:
             return self.values
-        sums = self.values.sum(axis=1, dtype=np.float64)
+        sums = row_sums(self.values, np.float64)
         off = np.abs(sums - 1) > self.rounding
         return self.values / np.where(off, sums, 1.0)[:, None]
 
@@ -196,6 +197,11 @@ class RowSource:
     def backend(self) -> str:
         """Name of the kernels for passes over this source."""
         return kernels.backend_name(kernels.choose(self.n_entries, asked_backend()))
+
+    @property
+    def light_bytes(self) -> int | None:
+        """Bytes in a block of a pass that does little with each probability; None where these must be made first."""
+        return None if self.scores.logits or self.chain or self.beside else light_bytes()
 
     def through(self, fitted: CalibrationMap) -> RowSource:
         """The source as it looks after a fitted map."""
@@ -456,5 +462,7 @@ def _smallest_positive(block: Block) -> float:
 
 
 def _two_columns(values: NDArray[Any], logits: bool) -> NDArray[np.float64]:
-    positive = values.astype(np.float64)
-    return np.stack([np.zeros_like(positive) if logits else 1 - positive, positive], axis=1)
+    both = np.empty((len(values), 2))
+    both[:, 1] = values
+    both[:, 0] = 0.0 if logits else 1 - both[:, 1]
+    return both

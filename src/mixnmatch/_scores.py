@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._along_rows import row_sums
 from mixnmatch._dask import is_dask, known_rows, map_chunks, one_class_chunk, reduce_chunks
-from mixnmatch._passes import row_ranges, run_blocks
+from mixnmatch._passes import light_bytes, row_ranges, run_blocks
 
 # How far a row of probabilities may be from summing to 1; rows are renormalised.
 SUM_TOLERANCE = {"bfloat16": 2e-2, "float16": 1e-2, "float32": 1e-4, "float64": 1e-4}
@@ -208,7 +209,7 @@ def _check_rows(table: Scores, tolerance: float) -> tuple[int, str] | float:
         return found if isinstance(found, float) else (start + found[0], found[1])
 
     furthest = 0.0
-    for found in run_blocks(find, row_ranges(table.n_rows, table.row_bytes)):
+    for found in run_blocks(find, row_ranges(table.n_rows, table.row_bytes, block_bytes=light_bytes())):
         if not isinstance(found, float):
             return found
         furthest = max(furthest, found)
@@ -237,12 +238,12 @@ def _check_probabilities(block: NDArray[Any], tolerance: float) -> tuple[int, st
             return row, f"is {block[row]:.6g}, not a probability; if these are logits, pass logits=True"
         return 0.0
     with np.errstate(over="ignore"):  # huge numbers sum to an infinity, which is not 1 either
-        sums = block.sum(axis=1)
-    off = np.abs(sums - 1)
-    if off.max() > tolerance:
-        row = int(np.flatnonzero(off > tolerance)[0])
+        sums = row_sums(block)
+    furthest = max(float(sums.max()) - 1, 1 - float(sums.min()))
+    if furthest > tolerance:
+        row = int(np.flatnonzero(np.abs(sums - 1) > tolerance)[0])
         return row, f"sums to {sums[row]:.6g}, not to 1; if these are logits, pass logits=True"
-    return float(off.max())
+    return furthest
 
 
 def _first_not_finite(block: NDArray[Any]) -> tuple[int, str]:

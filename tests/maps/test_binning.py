@@ -67,6 +67,78 @@ def test_bayesian_average_by_hand():
     np.testing.assert_allclose(fitted.functions()[0](z), expected, atol=1e-10)
 
 
+def brute_force_average(z, y, weight):
+    """BBQ with plain loops over repeated rows, binnings and bins, as a function of one score."""
+    z, y = np.repeat(z, weight), np.repeat(y, weight)
+    order = np.argsort(z, kind="stable")
+    z, y, n = z[order], y[order], len(z)
+    most = min(int(np.ceil(np.cbrt(n) * 10)), len(set(z.tolist())))
+    binnings = []
+    for bins in range(min(max(1, int(np.cbrt(n) / 10)), most), most + 1):
+        cuts = [0]
+        for b in range(1, bins):
+            cut = -(-n * b // bins)  # rounded up
+            while cut < n and z[cut] == z[cut - 1]:  # ties stay together
+                cut += 1
+            if cut > cuts[-1]:
+                cuts.append(cut)
+        cuts += [n] if cuts[-1] < n else []
+        if cuts not in binnings:
+            binnings.append(cuts)
+    made = []
+    for cuts in binnings:
+        edges = [0.0, *((z[a - 1] + z[a]) / 2 for a in cuts[1:-1]), 1.0]
+        score, means, share = 0.0, [], 2 / (len(cuts) - 1)
+        for a, b, low, high in zip(cuts[:-1], cuts[1:], edges[:-1], edges[1:], strict=True):
+            middle = min(max((low + high) / 2, 1e-6), 1 - 1e-6)
+            alpha, beta, hits = share * middle, share * (1 - middle), y[a:b].sum()
+            score += gammaln(alpha + hits) + gammaln(beta + b - a - hits) - gammaln(share + b - a)
+            score -= gammaln(alpha) + gammaln(beta) - gammaln(share)
+            means.append((alpha + hits) / (share + b - a))
+        made.append((score, edges, means))
+    best = max(score for score, _, _ in made)
+
+    def average(x):
+        parts = [(np.exp(s - best), m[sum(edge <= x for edge in e[1:-1])]) for s, e, m in made]
+        return sum(w * m for w, m in parts) / sum(w for w, _ in parts)
+
+    return average
+
+
+@pytest.mark.parametrize("kind", ["distinct", "ties", "weights", "absent", "one row", "neighbouring floats"])
+def test_bayesian_average_by_brute_force(kind):
+    rng = np.random.default_rng(3)
+    z = rng.random(60)
+    y, weight = (rng.random(60) < z).astype(int), np.ones(60, dtype=int)
+    if kind == "ties":
+        z = np.round(z, 1)
+    if kind == "weights":
+        weight = 1 + rng.integers(0, 4, 60)
+    if kind == "absent":
+        y[:] = 0
+    if kind == "one row":
+        z, y, weight = z[:1], y[:1], weight[:1]
+    if kind == "neighbouring floats":  # half-way between two of them there is no other
+        z = 0.3 + np.arange(60) * np.spacing(0.3)
+    fitted = BayesianBinning().fit(z, y, weight if kind == "weights" else None)
+    grid = np.concatenate([z, fitted.knots_, np.linspace(0, 1, 23)])
+    expected = brute_force_average(z, y, weight)
+    np.testing.assert_allclose(fitted.functions()[0](grid), [expected(x) for x in grid], rtol=1e-9)
+    assert (np.diff(fitted.knots_) > 0).all()
+
+
+@pytest.mark.parametrize("strategy", ["width", "mass"])
+def test_unit_weights_change_nothing(strategy):
+    """With weights and without are two roads: groups with running sums, and sorted scores that are counted."""
+    logits, y = make_problem(400, 3)
+    p = np.round(softmax(logits), 2)
+    p /= p.sum(axis=1, keepdims=True)
+    for map_ in (HistogramBinning(bins=7, strategy=strategy), BayesianBinning()):
+        for made in (OneVsAll(map_), Pooled(map_)):
+            expected = made.fit(p, y).predict_proba(p)
+            np.testing.assert_array_equal(made.fit(p, y, np.ones(len(y))).predict_proba(p), expected)
+
+
 def test_bayesian_average_is_smoother_than_any_binning():
     rng = np.random.default_rng(1)
     z = rng.random(2000)

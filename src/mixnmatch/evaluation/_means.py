@@ -35,10 +35,17 @@ class Moments:
         n = rows.shape[1]
         if weight is None:
             sums = rows.sum(axis=1)
-            return cls(n, float(n), float(n), sums, sums, rows @ rows.T)
+            return cls(n, float(n), float(n), sums, sums, _products(rows, rows))
         squares = np.square(weight)
-        products = (rows * squares) @ rows.T
-        return cls(n, float(weight.sum()), float(squares.sum()), rows @ weight, rows @ squares, products)
+        spread = rows * squares
+        return cls(
+            n,
+            float(weight.sum()),
+            float(squares.sum()),
+            (rows * weight).sum(axis=1),
+            spread.sum(axis=1),
+            _products(spread, rows),
+        )
 
     @classmethod
     def nothing(cls, k: int) -> Self:
@@ -70,6 +77,11 @@ class Moments:
             centred = self.products - cross - cross.T + self.weight_squares * np.outer(mean, mean)
         centred[np.diag_indices_from(centred)] = np.maximum(np.diag(centred), 0.0)
         return centred * (self.n_rows / (self.n_rows - 1) / self.weight**2)
+
+
+def _products(a: Rows, b: Rows) -> Rows:
+    # Not by BLAS: its threads would wait for work at the cost of ours.
+    return np.asarray(np.einsum("in,jn->ij", a, b))
 
 
 def block_moments(block: Block, rows: Rows) -> Moments:

@@ -10,16 +10,13 @@ import numpy as np
 from mixnmatch._rows import Block, RowSource
 from mixnmatch.evaluation.notion import (
     Outcomes,
-    binary,
     one_class_rows,
-    probabilities,
+    one_column,
     top_label,
     top_label_rows,
 )
 
 NOTIONS = ("top-label", "binary", "class-wise")
-# Entries of a table that are worked on at a time.
-BLOCK_ENTRIES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -41,14 +38,7 @@ class Problem:
         assert labels is not None
         if self.column is None:
             return top_label(source.scores, labels, weight)
-        if source.scores.vector and self.column == 1:
-            return binary(source.scores, labels, weight)
-        z = np.empty(source.n_rows)
-        step = max(1, BLOCK_ENTRIES // source.n_classes)
-        for start in range(0, source.n_rows, step):
-            rows = slice(start, start + step)
-            z[rows] = probabilities(source.scores, rows)[:, self.column]
-        return Outcomes(np.minimum(z, 1.0), (labels == self.column).astype(np.int8), weight)
+        return one_column(source.scores, labels, self.column, weight)
 
 
 def choose_problem(source: RowSource, notion: str | None, label: Any) -> Problem:

@@ -12,10 +12,8 @@ from mixnmatch._rows import Block, RowSource
 from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
 from mixnmatch.evaluation.estimators import Estimator, GridEstimator, Histogram, Sweep
 from mixnmatch.evaluation.histogram import bin_sums, count_bins
-from mixnmatch.evaluation.notion import class_grid_statistic, one_class_rows, top_label_rows
+from mixnmatch.evaluation.notion import CLASS_BYTES, class_grid_statistic, one_class_rows, top_label_rows
 
-# Bytes of a block for statistics that are themselves large, one grid a class.
-CLASS_BYTES = 1 << 24
 GRID_ALTERNATIVE = (
     'a grid estimator gives such an answer in one pass: "kde-residual", "kde-residual-debiased", "kde" or "smooth"'
 )
@@ -49,8 +47,8 @@ def error_sums(source: RowSource, notion: str, estimator: Estimator) -> ErrorSum
     """Sums of all rows of a source, in one pass."""
     if isinstance(estimator, Histogram):
         estimator = replace(estimator, bins=count_bins(estimator.bins, source.total_weight()))
-    large = CLASS_BYTES if notion == "class-wise" else None
-    return source.total(error_statistic, notion, estimator, block_bytes=large)
+    block_bytes = CLASS_BYTES if notion == "class-wise" else source.light_bytes
+    return source.total(error_statistic, notion, estimator, block_bytes=block_bytes)
 
 
 def error_statistic(block: Block, notion: str, estimator: Estimator) -> ErrorSums:

@@ -8,13 +8,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._along_rows import picked, row_sums, winners
 from mixnmatch._rows import Block, RowSource
 from mixnmatch._scores import ROUNDING, Scores
 from mixnmatch.evaluation._binning import Floats, Grid, bin_columns
 
 NOTIONS: Final = ("top-label", "class-wise", "canonical", "binary")
 # Entries of a table that are worked on at a time.
-ENTRIES_A_BLOCK: Final = 2_000_000
+ENTRIES_A_BLOCK: Final = 1 << 18
+# Bytes of a block for statistics that are themselves large, one grid a class.
+CLASS_BYTES: Final = 1 << 24
 # Nodes for class-wise errors: one grid for each class.
 CLASS_NODES: Final = 1025
 
@@ -69,25 +72,27 @@ def top_label(scores: Scores, labels: NDArray[np.intp], weight: Floats | None = 
         confidence = np.where(predicted, positive, 1.0 - positive)
         return Outcomes(confidence, (predicted == labels).astype(np.int8), weight)
     source = RowSource(scores, labels)
-    parts = [top_label_rows(source.block(rows.start, rows.stop)) for rows in _blocks(scores)]
-    z, y = (np.concatenate(column) for column in zip(*parts, strict=True))
+    z, y = np.empty(scores.n_rows), np.empty(scores.n_rows, dtype=np.int8)
+    for rows in _blocks(scores):
+        z[rows], y[rows] = top_label_rows(source.block(rows.start, rows.stop))
     return Outcomes(z, y, weight)
 
 
 def top_label_rows(block: Block) -> tuple[Floats, NDArray[np.int8]]:
     """Confidence in the predicted class of each row of a block, and whether it was the true one."""
     values = block.values
-    predicted = values.argmax(axis=1)
-    top = np.take_along_axis(values, predicted[:, None], axis=1)
+    predicted = winners(values)
+    top = picked(values, predicted)
     if block.form == "logits":
-        z = 1.0 / np.exp(values - top).sum(axis=1, dtype=np.float64)
+        z = 1.0 / np.exp(values - top[:, None]).sum(axis=1, dtype=np.float64)
     elif block.form == "log-probabilities":
-        z = np.exp(top[:, 0])
+        z = np.exp(top)
     else:
-        total = values.sum(axis=1, dtype=np.float64)
-        off = np.abs(total - 1) > block.rounding
-        z = top[:, 0] / np.where(off, total, 1.0)
-    return np.minimum(z, 1.0), (predicted == block.y).astype(np.int8)
+        z = top.astype(np.float64)
+        if block.uneven:
+            total = row_sums(values, np.float64)
+            z /= np.where(np.abs(total - 1) > block.rounding, total, 1.0)
+    return np.minimum(z, 1.0), (predicted == block.y).view(np.int8)
 
 
 def one_class_rows(block: Block, column: int) -> tuple[Floats, NDArray[np.int8]]:
@@ -106,7 +111,16 @@ def binary(scores: Scores, labels: NDArray[np.intp], weight: Floats | None = Non
     """Probability of the positive class (the second of two), and whether it was the true one."""
     if scores.n_classes != 2:
         refuse_binary(scores.n_classes)
-    return Outcomes(probabilities(scores)[:, 1], (labels == 1).astype(np.int8), weight)
+    return one_column(scores, labels, 1, weight)
+
+
+def one_column(scores: Scores, labels: NDArray[np.intp], column: int, weight: Floats | None = None) -> Outcomes:
+    """Probability of one class in a checked table, and whether it was the true one."""
+    z = np.empty(scores.n_rows)
+    for rows in _blocks(scores):
+        z[rows] = probabilities(scores, rows)[:, column]
+    np.minimum(z, 1.0, out=z)
+    return Outcomes(z, (labels == column).view(np.int8), weight)
 
 
 def refuse_binary(n_classes: int) -> None:
@@ -125,7 +139,7 @@ def one_class(p: Floats, labels: NDArray[np.intp], column: int, weight: Floats |
 
 def class_grid(scores: Scores, labels: NDArray[np.intp], weight: Floats | None = None) -> Grid:
     """All classes binned at once: a grid of shape (L, nodes), in one pass over blocks of rows."""
-    return RowSource(scores, labels, weight).total(class_grid_statistic, block_bytes=8 * ENTRIES_A_BLOCK)
+    return RowSource(scores, labels, weight).total(class_grid_statistic, block_bytes=CLASS_BYTES)
 
 
 def class_frequencies(labels: NDArray[np.intp], n_classes: int, weight: Floats | None = None) -> NDArray[Any]:

@@ -20,11 +20,10 @@ from mixnmatch.evaluation._curves import (
     kernel_points,
 )
 from mixnmatch.evaluation._outcomes import Problem, choose_problem
-from mixnmatch.evaluation._sums import CLASS_BYTES
 from mixnmatch.evaluation.error import CalibrationMetric
 from mixnmatch.evaluation.histogram import count_bins
 from mixnmatch.evaluation.kde import Smoother, fit_grid, rule_of_thumb
-from mixnmatch.evaluation.notion import Outcomes, class_grid_statistic
+from mixnmatch.evaluation.notion import CLASS_BYTES, Outcomes, class_grid_statistic
 from mixnmatch.maps.base import read_rows
 
 __all__ = ["ReliabilityCurve", "reliability_curve", "worst_classes"]

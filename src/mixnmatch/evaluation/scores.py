@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._along_rows import SHORT, picked, winners
 from mixnmatch._rows import Block, RowSource, refuse_dask
 from mixnmatch.evaluation._means import (
     MeanEstimate,
@@ -183,8 +184,14 @@ def accuracy(
 
 def brier_rows(block: Block) -> Rows:
     """Squared error of each row; the label is subtracted first, so that small errors keep their digits."""
-    error = np.array(block.probabilities(), dtype=np.float64)
-    error[np.arange(len(error)), block.y] -= 1.0
+    p, y = block.probabilities(), block.y
+    if p.shape[1] <= SHORT // 2:
+        total = np.zeros(len(p))
+        for k in range(p.shape[1]):
+            total += np.square(p[:, k].astype(np.float64) - (y == k))
+        return total
+    error = np.array(p, dtype=np.float64)
+    error[np.arange(len(error)), y] -= 1.0
     return np.asarray(np.einsum("ij,ij->i", error, error))
 
 
@@ -195,16 +202,16 @@ def half_brier_rows(block: Block) -> Rows:
 
 def log_loss_rows(block: Block, eps: float = 0.0) -> Rows:
     """Negative log-probability of the label of each row, infinite where it is zero and ``eps`` is."""
-    at_label = (np.arange(len(block.values)), block.y)
     if block.form == "logits":
         u = block.values.astype(np.float64)
         u -= u.max(axis=1, keepdims=True)
-        loss = np.log(np.exp(u).sum(axis=1)) - u[at_label]
+        loss = np.log(np.exp(u).sum(axis=1)) - picked(u, block.y)
     elif block.form == "log-probabilities":
-        loss = -block.values[at_label]
+        loss = -picked(block.values, block.y)
     else:
         with np.errstate(divide="ignore"):
-            loss = -np.log(block.probabilities()[at_label].astype(np.float64))
+            loss = np.log(picked(block.probabilities(), block.y).astype(np.float64))
+        np.negative(loss, out=loss)
     if eps > 0:
         np.minimum(loss, -np.log(eps), out=loss)
     return np.asarray(loss + 0.0)  # -0 becomes 0
@@ -212,7 +219,7 @@ def log_loss_rows(block: Block, eps: float = 0.0) -> Rows:
 
 def accuracy_rows(block: Block) -> Rows:
     """1 where the label has the largest score, as given, and 0 elsewhere."""
-    return np.asarray(block.values.argmax(axis=1) == block.y, dtype=np.float64)
+    return np.asarray(winners(block.values) == block.y, dtype=np.float64)
 
 
 def mean_over_rows(
@@ -233,7 +240,7 @@ def means_over_rows(
     """
     check_confidence(confidence)
     if groups is None:
-        moments = source.total(moments_statistic, rows)
+        moments = source.total(moments_statistic, rows, block_bytes=source.light_bytes)
         size: dict[str, Any] = {"n_rows": moments.n_rows, "n_groups": None, "confidence": confidence}
         return moments.means(), moments.covariance(), size
     refuse_dask(source, "groups of rows need a loss for each row in memory", "leave groups out")

@@ -17,6 +17,8 @@ Rows = NDArray[np.float64]
 
 # Up to so many classes a block is worked on lying on its side: NumPy reduces long rows fast and short ones slowly.
 _SIDEWAYS = 48
+# Entries whose temporaries are small: the memory of larger ones would come from the system anew each time.
+_CHUNK = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -229,15 +231,17 @@ def _linear_sigmoid_into(x: Block, weight: Block, intercept: Block, out: Block) 
 
 def interpolate_into(x: Block, function: Piecewise, out: Block) -> None:
     """Write out = function(x) for every entry of a contiguous block with entries in [0, 1]."""
-    k = positions(x, function.knots, function.lookup(x.dtype))
-    left = k < 0
-    np.maximum(k, 0, out=k)
-    if function.steps:
+    lookup, flat, target = function.lookup(x.dtype), x.reshape(-1), out.reshape(-1)
+    for start in range(0, len(flat), _CHUNK):
+        part = flat[start : start + _CHUNK]
+        k = positions(part, function.knots, lookup)
+        left = k < 0
+        np.maximum(k, 0, out=k)
         result = function.values[k]
-    else:
-        result = function.values[k] + function.slopes[k] * (x - function.knots[k])
-    result[left] = function.left
-    out[...] = result
+        if not function.steps:
+            result += function.slopes[k] * (part - function.knots[k])
+        result[left] = function.left
+        target[start : start + _CHUNK] = result
 
 
 def interpolate_columns_into(

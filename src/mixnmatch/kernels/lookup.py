@@ -76,7 +76,10 @@ class Piecewise:
 
     def __call__(self, x: NDArray[Any]) -> NDArray[np.float64]:
         """Value at every entry of x."""
-        k = np.searchsorted(self.knots, x, side="right") - 1
+        k = np.searchsorted(self.knots, x, side="right")
+        if self.steps:
+            return np.append(self.left, self.values)[k]
+        k -= 1
         inside = np.maximum(k, 0)
         result = self.values[inside] + self.slopes[inside] * (x - self.knots[inside])
         return np.where(k < 0, self.left, result)

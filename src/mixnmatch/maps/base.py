@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from mixnmatch import kernels
+from mixnmatch._along_rows import winners
 from mixnmatch._dask import is_dask, known_rows, map_chunks, one_class_chunk, reduce_chunks, rows_like
 from mixnmatch._passes import asked_backend, row_ranges, run_blocks, single_threaded_blas
 from mixnmatch._rows import Block, RowSource
@@ -59,8 +60,8 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
     # Attributes that make up a fitted map, in the order in which they are saved.
     _fitted: ClassVar[tuple[str, ...]] = ()
 
-    # Bytes of a block that the map is applied to; None: what fits the cache.
-    _block_bytes: ClassVar[int | None] = None
+    # Rows of a block that the map is applied to, at the least.
+    _least_rows: ClassVar[int] = 1
 
     logits: bool
     classes: Any
@@ -163,7 +164,7 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
             if keep:
                 keep_argmax(block.values, target)
 
-        ranges = row_ranges(table.n_rows, table.row_bytes, block_bytes=self._block_bytes)
+        ranges = row_ranges(table.n_rows, table.row_bytes, least_rows=self._least_rows)
         with single_threaded_blas():
             deque(run_blocks(work, ranges), maxlen=0)
         return out
@@ -282,8 +283,15 @@ class BinaryMap(CalibrationMap):
         raise NotImplementedError(type(self).__name__)
 
     def _proba(self, block: Block) -> NDArray[Any]:
-        positive = self._transform_columns(block, "positive")[:, 0]
-        return np.stack([1 - positive, positive], axis=1)
+        return two_columns(self._transform_columns(block, "positive")[:, 0])
+
+
+def two_columns(positive: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Probabilities of both classes from those of the positive one."""
+    both = np.empty((len(positive), 2))
+    np.subtract(1, positive, out=both[:, 0])
+    both[:, 1] = positive
+    return both
 
 
 def check_smoothing(smoothing: Any) -> None:
@@ -308,16 +316,10 @@ def keep_argmax(given: NDArray[Any], out: NDArray[Any]) -> None:
     Mathematically the maps that call this keep the order of a row. In floating point a lead of one unit in the last
     place can vanish in a softmax or a sum; then the entry that should win ties with, or falls just behind, another.
     """
-    winner, found = _winner(given), _winner(out)
+    winner, found = winners(given), winners(out)
     lost = np.flatnonzero(winner != found)
     if lost.size:
-        winner, found = winner[lost].astype(np.intp), found[lost].astype(np.intp)
-        out[lost, winner] = np.nextafter(out[lost, found], out.dtype.type(np.inf))
-
-
-def _winner(table: NDArray[Any]) -> NDArray[Any]:
-    """First largest entry of each row."""
-    return table[:, 1] > table[:, 0] if table.shape[1] == 2 else table.argmax(axis=1)
+        out[lost, winner[lost]] = np.nextafter(out[lost, found[lost]], out.dtype.type(np.inf))
 
 
 def accuracy_preserved(before: Any, after: Any, *, logits: bool = False) -> bool:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from mixnmatch._rows import Block
 from mixnmatch._scores import MOST_BINS, is_number
 from mixnmatch.kernels.lookup import Piecewise
-from mixnmatch.maps.columns import Columns, entries
+from mixnmatch.maps.columns import Columns, take, weighted_count
 from mixnmatch.maps.piecewise import PiecewiseMap
-from mixnmatch.maps.score_table import ScoreTable, score_tables
+from mixnmatch.maps.score_table import ScoreTable, goals, map_tables
 
 Vector = NDArray[np.float64]
 
@@ -80,24 +80,28 @@ class HistogramBinning(PiecewiseMap):
             edges = np.arange(bins + 1) / bins
             counts = columns.total(_count_statistic, edges)
             return [_steps(edges, weight, positive) for weight, positive in counts]
-        made = []
-        for table in score_tables(columns, [bins]):
+
+        def cut(table: ScoreTable) -> Piecewise:
             cuts = table.equal_mass(bins)
-            made.append(_steps(table.edges(cuts), *table.within(cuts)))
-        return made
+            return _steps(table.edges(cuts), *table.within(cuts))
+
+        return map_tables(columns, [bins], cut)
 
 
 def _count_statistic(block: Block, way: str, edges: Vector) -> Vector:
     """Weight of all and of the positive entries in each bin, K x 2 x bins."""
-    part = entries(block, way)
-    bins, problems = len(edges) - 1, part.scores.shape[1]
-    index = np.clip(np.searchsorted(edges, part.scores, side="right") - 1, 0, bins - 1)
-    flat = (index + np.arange(problems) * bins).ravel()
-    weight = np.ones(len(index)) if part.weight is None else part.weight
-    spread = np.repeat(weight, problems)
-    total = np.bincount(flat, spread, problems * bins).reshape(problems, bins)
-    positive = np.bincount(flat, spread * part.positive.ravel(), problems * bins).reshape(problems, bins)
-    return np.stack([total, positive], axis=1)
+    scores, bins, weight = take(block.probabilities(), way), len(edges) - 1, block.weight
+    problems = scores.shape[1]
+    a_row = 1 if way == "positive" else block.values.shape[1]
+    cell = np.searchsorted(edges[1:-1], scores, side="right")  # numbers from 0 to the number of bins less one
+    cell += np.arange(problems) * bins
+    each = None if weight is None else np.repeat(weight, a_row)
+    total = weighted_count(cell.ravel(), each, problems * bins)
+    # Of the entries of a row only that of the label can be positive.
+    rows = np.flatnonzero(block.y == 1) if way == "positive" else np.arange(len(block.y))
+    hit = cell.reshape(len(block.y), a_row)[rows, 0 if way == "positive" else block.y]
+    positive = weighted_count(hit, None if weight is None else weight[rows], problems * bins)
+    return np.stack([total.reshape(problems, bins), positive.reshape(problems, bins)], axis=1)
 
 
 def _steps(edges: Vector, weight: Vector, positive: Vector) -> Piecewise:
@@ -158,38 +162,74 @@ class BayesianBinning(PiecewiseMap):
     def _functions(self, columns: Columns) -> list[Piecewise]:
         root = np.cbrt(columns.entry_weight())
         fewest, most = max(1, int(root / self.range_factor)), max(1, int(np.ceil(root * self.range_factor)))
-        made = []
-        for table in score_tables(columns, range(fewest, most + 1)):
+
+        def average(table: ScoreTable) -> Piecewise:
             # More bins than distinct scores only repeat the finest binning.
-            counts = range(min(fewest, table.n_distinct), min(most, table.n_distinct) + 1)
-            made.append(_average(table, list(counts), self.prior_weight))
-        return made
+            counts = np.arange(min(fewest, table.n_distinct), min(most, table.n_distinct) + 1)
+            return _average(table, counts, self.prior_weight)
+
+        return map_tables(columns, range(fewest, most + 1), average)
 
 
-def _average(table: ScoreTable, counts: list[int], prior_weight: float) -> Piecewise:
+def _average(table: ScoreTable, counts: NDArray[np.intp], prior_weight: float) -> Piecewise:
     """Average of the binnings, weighted by their marginal likelihoods, as one step function on all their edges."""
-    binnings = {tuple(table.equal_mass(count)): None for count in counts}
-    scored = [_posterior(table, np.array(cuts), prior_weight) for cuts in binnings]
-    log_score = np.array([score for score, _, _ in scored])
+    cuts, sizes = _binnings(table, counts)
+    seen = np.zeros(table.size + 1, dtype=bool)
+    seen[cuts] = True
+    at, place = np.flatnonzero(seen), (np.cumsum(seen) - 1)[cuts]
+    edges = table.edges(at)
+    log_score, value = _posterior(edges, table.below(at), place, sizes, prior_weight)
     posterior = np.exp(log_score - log_score.max())
     posterior /= posterior.sum()
-    kept = [(weight, part) for weight, part in zip(posterior, scored, strict=True) if weight > 1e-12]
-    knots = np.unique(np.concatenate([edges[:-1] for _, (_, edges, _) in kept]))
+    kept = posterior > 1e-12
+    used = np.zeros(len(at), dtype=bool)
+    used[place[np.repeat(kept, sizes + 1)]] = True
+    runs = np.diff((np.cumsum(used) - 1)[place])  # knots in each bin; between two binnings a number without meaning
+    value *= np.repeat(posterior, sizes)
+    knots, starts = edges[used][:-1], np.cumsum(sizes) - sizes
     values = np.zeros(len(knots))
-    for weight, (_, edges, value) in kept:
-        values += weight * value[np.searchsorted(edges[1:-1], knots, side="right")]
-    values /= sum(weight for weight, _ in kept)
-    return Piecewise(knots, values, np.zeros(len(knots)), float(values[0]))
+    for k in np.flatnonzero(kept):
+        first, last = starts[k], starts[k] + sizes[k]
+        values += value[first:last].repeat(runs[first + k : last + k])
+    values /= sum(posterior[kept])
+    # Half-way between neighbouring floats there is none: edges next to each other may be equal.
+    own = np.append(np.diff(knots) > 0, True)
+    flat = np.broadcast_to(0.0, int(own.sum()))  # slopes that take no memory
+    return Piecewise(knots[own], values[own], flat, float(values[own][0]))
 
 
-def _posterior(table: ScoreTable, cuts: NDArray[np.intp], prior_weight: float) -> tuple[float, Vector, Vector]:
-    """Log marginal likelihood of a binning, its edges and the posterior means of its bins."""
+def _binnings(table: ScoreTable, counts: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Distinct binnings into these numbers of bins of equal mass: all cuts, from 0 to the end each time, and sizes."""
+    bins = np.repeat(counts, counts + 1)
+    number = np.arange(len(bins)) - np.repeat(np.cumsum(counts + 1) - counts - 1, counts + 1)
+    cuts = np.where(number == 0, 0, table.size)
+    inner = (number > 0) & (number < bins)
+    cuts[inner] = table.reach(goals(table.total, number[inner], bins[inner]))
+    cuts = cuts[np.append(True, cuts[1:] != cuts[:-1])]
+    starts = np.flatnonzero(cuts == 0)
+    sizes = np.diff(starts, append=len(cuts)) - 1
+    if len(np.unique(sizes)) < len(sizes):
+        distinct = {one.tobytes(): one for one in np.split(cuts, starts[1:])}.values()
+        cuts, sizes = np.concatenate(list(distinct)), np.array([len(one) - 1 for one in distinct])
+    return cuts, sizes
+
+
+def _posterior(
+    edges: Vector, below: tuple[Vector, Vector], place: NDArray[np.intp], sizes: NDArray[np.intp], prior_weight: float
+) -> tuple[Vector, Vector]:
+    """Log marginal likelihood of each binning, and the posterior means of the bins of all of them.
+
+    ``place`` says which of the edges, with the weights below them, are those of the binnings, one after another.
+    """
     from scipy.special import betaln
 
-    edges = table.edges(cuts)
-    weight, positive = table.within(cuts)
-    share = prior_weight / len(weight)
-    middle = np.clip((edges[:-1] + edges[1:]) / 2, 1e-6, 1 - 1e-6)
+    opens = place[1:] > 0  # between the last edge of a binning and the first of the next there is no bin
+    left, right = place[:-1][opens], place[1:][opens]
+    weight, positive = (part[right] - part[left] for part in below)
+    share = np.repeat(prior_weight / sizes, sizes)
+    middle = np.clip((edges[left] + edges[right]) / 2, 1e-6, 1 - 1e-6)
     alpha, beta = share * middle, share * (1 - middle)
     score = betaln(alpha + positive, beta + weight - positive) - betaln(alpha, beta)
-    return float(score.sum()), edges, (alpha + positive) / (share + weight)
+    ends = np.cumsum(sizes)
+    total = np.array([score[first:last].sum() for first, last in zip(ends - sizes, ends, strict=True)])
+    return total, (alpha + positive) / (share + weight)

@@ -28,8 +28,8 @@ class Entries:
         return np.asarray(values.sum(axis=0) if self.weight is None else np.tensordot(self.weight, values, axes=1))
 
 
-def weighted_count(index: NDArray[Any], weight: NDArray[Any], size: int) -> NDArray[np.float64]:
-    """Total weight of each index from 0 to ``size``."""
+def weighted_count(index: NDArray[Any], weight: NDArray[Any] | None, size: int) -> NDArray[np.float64]:
+    """Total weight, or number without weights, of each index from 0 to ``size``."""
     return np.bincount(index, weight, size).astype(np.float64, copy=False)
 
 
@@ -104,10 +104,18 @@ class Columns:
         """``statistic(block, way, *args)`` for every block."""
         return self.source.map_blocks(statistic, self.way, *args, block_bytes=block_bytes)
 
-    def gathered(self) -> list[tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.float64]]]:
-        """All entries of each problem in memory: scores, labels and weights, in the order of the rows."""
-        parts = list(self.map_blocks(entries))
-        scores = np.concatenate([part.scores for part in parts])
-        positive = np.concatenate([part.positive for part in parts])
-        weight = np.concatenate([np.ones(len(p.scores)) if p.weight is None else p.weight for p in parts])
-        return [(s, p, weight) for s, p in zip(scores.T.copy(), positive.T.copy(), strict=True)]
+    def gathered(self) -> list[tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.float64] | None]]:
+        """All entries of each problem in memory: scores, labels and weights if any, in the order of the rows."""
+        shape = self.n_problems, self.source.n_entries if self.way == "pooled" else self.source.n_rows
+        scores, positive, weight = None, np.empty(shape, dtype=bool), []
+        start = stop = 0
+        for part in self.map_blocks(entries):
+            if scores is None:
+                scores = np.empty(shape, part.scores.dtype)
+            start, stop = stop, stop + len(part.scores)
+            scores[:, start:stop], positive[:, start:stop] = part.scores.T, part.positive.T
+            if part.weight is not None:
+                weight.append(part.weight)
+        assert scores is not None
+        own = np.concatenate(weight) if weight else None
+        return [(s[:stop], p[:stop], own) for s, p in zip(scores, positive, strict=True)]

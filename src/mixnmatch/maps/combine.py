@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from mixnmatch._along_rows import row_sums
 from mixnmatch._rows import Block, RowSource
-from mixnmatch.maps.base import BinaryMap, CalibrationMap, check_smoothing, mix_with_uniform
+from mixnmatch.maps.base import BinaryMap, CalibrationMap, check_smoothing, mix_with_uniform, two_columns
 from mixnmatch.maps.columns import Columns
 from mixnmatch.maps.external import binary_map
 
@@ -61,17 +62,14 @@ class _Shared(CalibrationMap):
         way = self._way(block.values.shape[1])
         g = self.map_._transform_columns(block, way)
         if way == "positive":
-            both = np.empty(block.values.shape, g.dtype)
-            np.subtract(1.0, g[:, 0], out=both[:, 0])
-            both[:, 1] = g[:, 0]
-            return mix_with_uniform(both, self.mixing_)
+            return mix_with_uniform(two_columns(g[:, 0]), self.mixing_)
         g = g.reshape(block.values.shape)
-        total = g.sum(axis=1, keepdims=True)
-        if (total <= 0).any():  # nothing is known of such a row: leave it as it came
-            empty = total[:, 0] <= 0
+        total = row_sums(g)
+        if total.min(initial=1.0) <= 0:  # nothing is known of such a row: leave it as it came
+            empty = total <= 0
             g[empty] = block.probabilities()[empty]
-            total = g.sum(axis=1, keepdims=True)
-        g /= total
+            total = row_sums(g)
+        g /= total[:, None]
         return mix_with_uniform(g, self.mixing_)
 
 
@@ -136,7 +134,7 @@ class OneVsAll(_Shared):
     OneVsAll(map=Isotonic())
     """
 
-    _block_bytes = 1 << 23  # a column of a block should be long enough to pay for a call
+    _least_rows = 1 << 10  # a column of a block should be long enough to pay for a call
 
     def _way(self, n_classes: int) -> str:
         return "positive" if n_classes == 2 else "each"

@@ -94,12 +94,11 @@ class ExternalBinary(BinaryMap):
         refuse_dask(columns.source, f"{self.estimator!r} is fitted on all rows at once")
         fitted = []
         for scores, positive, weight in columns.gathered():
-            used = None if columns.source.weight is None else weight
             labels = positive.astype(np.intp)
             # Most calibrators need both classes; where one is absent the answer is known without them.
             both = 0 < labels.sum() < len(labels)
             fitted.append(
-                _fit_external(self.estimator, scores[:, None].astype(np.float64), labels, used)
+                _fit_external(self.estimator, scores[:, None].astype(np.float64), labels, weight)
                 if both
                 else float(labels[0])
             )

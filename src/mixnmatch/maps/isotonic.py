@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._along_rows import picked
 from mixnmatch._rows import Block
 from mixnmatch.kernels.lookup import Piecewise
 from mixnmatch.maps.columns import Columns, take, weighted_count
@@ -97,7 +98,7 @@ class Isotonic(PiecewiseMap):
 
     def _functions(self, columns: Columns) -> list[Piecewise]:
         positives = _positives(columns)
-        gaps = _gaps(columns, positives)
+        gaps = _gaps(columns, positives, self.shape)
         made = [_function(*pair, self.shape) for pair in zip(positives, gaps, strict=True)]
         return [_made_strict(f) for f in made] if self.strict else made
 
@@ -112,7 +113,10 @@ class Positives:
 
 @dataclass(frozen=True)
 class Gaps:
-    """All entries, by the positive that they follow or tie with; the first gap is left of every positive."""
+    """All entries, by the positive that they follow or tie with; the first gap is left of every positive.
+
+    Steps need the weight alone: for them the other two are empty.
+    """
 
     weight: Vector
     score_sum: Vector
@@ -124,29 +128,36 @@ def _positives(columns: Columns) -> list[Positives]:
     # positive must not fall below its own knot.
     parts = list(columns.map_blocks(_block_positives, block_bytes=SORT_BYTES if columns.source.chain else None))
     scores = np.concatenate([part[0] for part in parts])
+    weight = None if columns.source.weight is None else np.concatenate([part[2] for part in parts])
+    if columns.way != "each":
+        return [_distinct(scores, weight)]
     problem = np.concatenate([part[1] for part in parts])
-    weight = np.concatenate([part[2] for part in parts])
-    order = np.lexsort((scores, problem))
-    scores, problem, weight = scores[order].astype(np.float64), problem[order], weight[order]
-    bounds = np.searchsorted(problem, np.arange(columns.n_problems + 1))
-    found = []
-    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
-        distinct, index = np.unique(scores[start:stop], return_inverse=True)
-        found.append(Positives(distinct, weighted_count(index, weight[start:stop], len(distinct))))
-    return found
+    order = np.argsort(problem, kind="stable")
+    cuts = np.searchsorted(problem[order], np.arange(1, columns.n_problems))
+    members = np.split(order, cuts)
+    return [_distinct(scores[own], None if weight is None else weight[own]) for own in members]
 
 
-def _block_positives(block: Block, way: str) -> tuple[NDArray[Any], NDArray[np.intp], Vector]:
-    rows = np.arange(len(block.y)) if way != "positive" else np.flatnonzero(block.y == 1)
-    labels = block.y[rows]
-    scores = block.probabilities()[rows, labels]
-    weight = np.ones(len(rows)) if block.weight is None else block.weight[rows]
-    return scores, labels if way == "each" else np.zeros_like(labels), weight
+def _block_positives(block: Block, way: str) -> tuple[NDArray[Any], NDArray[np.intp], Vector | None]:
+    p, labels, weight = block.probabilities(), block.y, block.weight
+    if way != "positive":
+        return picked(p, labels), labels, weight
+    right = labels == 1
+    return p[right, 1], labels[right], None if weight is None else weight[right]
 
 
-def _gaps(columns: Columns, positives: list[Positives]) -> list[Gaps]:
+def _distinct(scores: NDArray[Any], weight: Vector | None) -> Positives:
+    """Distinct ones of some scores; sorting them is faster than sorting an index."""
+    if weight is None:
+        distinct, count = np.unique(scores, return_counts=True)
+        return Positives(distinct.astype(np.float64), count.astype(np.float64))
+    distinct, index = np.unique(scores, return_inverse=True)
+    return Positives(distinct.astype(np.float64), weighted_count(index, weight, len(distinct)))
+
+
+def _gaps(columns: Columns, positives: list[Positives], shape: str) -> list[Gaps]:
     """Second pass: weight, score sum and largest score of the entries in each gap, added up over blocks."""
-    return columns.source.total(_block_gaps, columns.way, positives, block_bytes=SORT_BYTES, combine=_merged)
+    return columns.source.total(_block_gaps, columns.way, positives, shape, block_bytes=SORT_BYTES, combine=_merged)
 
 
 def _merged(left: list[Gaps], right: list[Gaps]) -> list[Gaps]:
@@ -156,21 +167,23 @@ def _merged(left: list[Gaps], right: list[Gaps]) -> list[Gaps]:
     ]
 
 
-def _block_gaps(block: Block, way: str, positives: list[Positives]) -> list[Gaps]:
+def _block_gaps(block: Block, way: str, positives: list[Positives], shape: str) -> list[Gaps]:
     scores = take(block.probabilities(), way)
     if block.weight is None:
         ordered = scores.T.copy()
         ordered.sort(axis=1)
-        return [_counted(row, p.scores) for row, p in zip(ordered, positives, strict=True)]
+        return [_counted(row, p.scores, shape) for row, p in zip(ordered, positives, strict=True)]
     weight = np.repeat(block.weight, block.values.shape[1]) if way == "pooled" else block.weight
-    return [_weighed(row, weight, p.scores) for row, p in zip(scores.T, positives, strict=True)]
+    return [_weighed(row, weight, p.scores, shape) for row, p in zip(scores.T, positives, strict=True)]
 
 
-def _counted(ordered: NDArray[Any], knots: Vector) -> Gaps:
+def _counted(ordered: NDArray[Any], knots: Vector, shape: str) -> Gaps:
     """Gaps of sorted scores: for entries without weights sorting is faster than searching each of them."""
     edges = np.searchsorted(ordered, knots.astype(ordered.dtype), side="left")
     edges = np.concatenate([[0], edges, [ordered.size]])
     weight = np.diff(edges).astype(np.float64)
+    if shape == "step":
+        return Gaps(weight, np.empty(0), np.empty(0))
     sums, largest = np.zeros(len(weight)), np.full(len(weight), -np.inf)
     filled = np.flatnonzero(weight > 0)
     if filled.size:
@@ -179,9 +192,11 @@ def _counted(ordered: NDArray[Any], knots: Vector) -> Gaps:
     return Gaps(weight, sums, largest)
 
 
-def _weighed(scores: NDArray[Any], weight: Vector, knots: Vector) -> Gaps:
+def _weighed(scores: NDArray[Any], weight: Vector, knots: Vector, shape: str) -> Gaps:
     gap = np.searchsorted(knots, scores, side="right")
     size = len(knots) + 1
+    if shape == "step":
+        return Gaps(weighted_count(gap, weight, size), np.empty(0), np.empty(0))
     largest = np.full(size, -np.inf)
     np.maximum.at(largest, gap, scores)
     return Gaps(weighted_count(gap, weight, size), weighted_count(gap, weight * scores, size), largest)

@@ -51,13 +51,16 @@ class PiecewiseMap(BinaryMap):
 
     def _fit_columns(self, columns: Columns) -> dict[str, Any]:
         functions = self._functions(columns)
-        return {
-            "knots_": np.concatenate([f.knots for f in functions]),
-            "values_": np.concatenate([f.values for f in functions]),
-            "slopes_": np.concatenate([f.slopes for f in functions]),
-            "left_": np.array([f.left for f in functions]),
-            "offsets_": np.cumsum([0, *(len(f.knots) for f in functions)]),
-        }
+        left, offsets = np.array([f.left for f in functions]), np.cumsum([0, *(len(f.knots) for f in functions)])
+        parts = {"knots_": [f.knots for f in functions], "values_": [f.values for f in functions]}
+        # Zeros that nobody has written to take no memory.
+        slopes = None if all(f.steps for f in functions) else np.concatenate([f.slopes for f in functions])
+        del functions
+        fitted: dict[str, Any] = {}
+        for name in tuple(parts):  # one after another, so that not all are there twice
+            fitted[name] = np.concatenate(parts.pop(name))
+        fitted["slopes_"] = np.zeros(offsets[-1]) if slopes is None else slopes
+        return fitted | {"left_": left, "offsets_": offsets}
 
     def functions(self) -> list[Piecewise]:
         """The learned functions, one for each problem."""
@@ -79,7 +82,8 @@ class PiecewiseMap(BinaryMap):
     def _transform_columns(self, block: Block, way: str) -> NDArray[np.float64]:
         scores = take(block.probabilities(), way)
         # Rounding can put a score a hair outside [0, 1], and a zero may carry a sign.
-        scores = np.minimum(np.abs(scores), scores.dtype.type(1))
+        scores = np.abs(scores)
+        np.minimum(scores, scores.dtype.type(1), out=scores)
         out = np.empty(scores.shape)
         functions = self.functions()
         if len(functions) == 1:

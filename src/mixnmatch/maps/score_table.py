@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._passes import run_blocks
 from mixnmatch._rows import Block
 from mixnmatch.maps.columns import Columns, entries, weighted_count
 
+T = TypeVar("T")
 Vector = NDArray[np.float64]
 # Up to so many entries they are sorted in memory; beyond, and on Dask, passes over the rows find where bins end.
 SORTED_ENTRIES = 1 << 25
@@ -21,9 +25,89 @@ CELLS = 1 << 20
 BITS = 62
 
 
+class ScoreTable(ABC):
+    """Scores of a binary problem in order. A position in it, from 0 to ``size``, is a place where a bin can end."""
+
+    size: int
+    total: float  # weight of all entries
+    n_distinct: int  # distinct scores, counted at least up to the number of bins asked for
+
+    @abstractmethod
+    def reach(self, goals: Vector) -> NDArray[np.intp]:
+        """First positions, ties kept together, up to which there is the weight ``goals`` (above 0, in any order)."""
+
+    @abstractmethod
+    def middle(self, cuts: NDArray[np.intp]) -> Vector:
+        """Half-way between the scores on the two sides of positions, none of them an end of the table."""
+
+    @abstractmethod
+    def below(self, cuts: NDArray[np.intp]) -> tuple[Vector, Vector]:
+        """Weight of all and of the positive entries before positions."""
+
+    def equal_mass(self, bins: int) -> NDArray[np.intp]:
+        """Positions where ``bins`` bins of equal weight start and end; ties stay together, empty bins vanish."""
+        inner = self.reach(goals(self.total, np.arange(1, bins), bins))
+        return np.unique(np.concatenate([[0], inner, [self.size]]))
+
+    def edges(self, cuts: NDArray[np.intp]) -> Vector:
+        """Edges of the bins: half-way between the scores on the two sides of a cut; 0 and 1 at the ends."""
+        return np.concatenate([[0.0], self.middle(cuts[1:-1]), [1.0]])
+
+    def within(self, cuts: NDArray[np.intp]) -> tuple[Vector, Vector]:
+        """Weight of all and of the positive entries between cuts."""
+        weight, positive = self.below(cuts)
+        return np.diff(weight), np.diff(positive)
+
+
 @dataclass(frozen=True)
-class ScoreTable:
-    """Scores of a binary problem in order, in groups: lowest and highest score, and running weights up to each group.
+class SortedScores(ScoreTable):
+    """Entries without weights: all scores in order, and those of the positives. Positions count entries."""
+
+    scores: NDArray[Any]
+    positive: NDArray[Any]
+
+    @classmethod
+    def of(cls, scores: NDArray[Any], positive: NDArray[np.bool_]) -> SortedScores:
+        """Table of scores in memory. Sorting both is much faster than sorting one and carrying labels along."""
+        return cls(np.sort(scores), np.sort(scores[positive]))
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """Number of entries."""
+        return len(self.scores)
+
+    @property
+    def total(self) -> float:  # type: ignore[override]
+        """Number of entries."""
+        return float(len(self.scores))
+
+    @cached_property
+    def n_distinct(self) -> int:  # type: ignore[override]
+        """Number of distinct scores."""
+        return 1 + int(np.count_nonzero(self.scores[1:] != self.scores[:-1]))
+
+    def reach(self, goals: Vector) -> NDArray[np.intp]:
+        """First positions, ties kept together, up to which there are as many entries as ``goals``."""
+        found = np.ceil(goals).astype(np.intp)
+        if self.n_distinct == len(self.scores):
+            return found
+        return np.searchsorted(self.scores, self.scores[found - 1], side="right")
+
+    def middle(self, cuts: NDArray[np.intp]) -> Vector:
+        """Half-way between the scores on the two sides of positions, none of them an end of the table."""
+        return np.asarray((self.scores[cuts - 1].astype(np.float64) + self.scores[cuts]) / 2)
+
+    def below(self, cuts: NDArray[np.intp]) -> tuple[Vector, Vector]:
+        """Number of all and of the positive entries before positions."""
+        positive = np.full(len(cuts), float(len(self.positive)))
+        inner = cuts < len(self.scores)
+        positive[inner] = np.searchsorted(self.positive, self.scores[cuts[inner]], side="left")
+        return cuts.astype(np.float64), positive
+
+
+@dataclass(frozen=True)
+class GroupedScores(ScoreTable):
+    """Scores in groups: lowest and highest score, and running weights up to each group. Positions count groups.
 
     A group is one distinct score, or all scores between two of which no bin ends.
     """
@@ -32,10 +116,10 @@ class ScoreTable:
     high: Vector
     weight: Vector
     positive: Vector
-    n_distinct: int  # distinct scores, counted up to the number of bins asked for
+    n_distinct: int
 
     @classmethod
-    def of(cls, scores: NDArray[Any], positive: NDArray[np.bool_], weight: Vector) -> ScoreTable:
+    def of(cls, scores: NDArray[Any], positive: NDArray[np.bool_], weight: Vector) -> GroupedScores:
         """Table of scores in memory, a group for each distinct one."""
         order = np.argsort(scores)
         scores, weight = scores[order].astype(np.float64), weight[order]
@@ -44,49 +128,70 @@ class ScoreTable:
         return cls.of_groups(scores[starts], scores[starts], *sums, n_distinct=len(starts))
 
     @classmethod
-    def of_groups(cls, low: Vector, high: Vector, weight: Vector, positive: Vector, *, n_distinct: int) -> ScoreTable:
+    def of_groups(
+        cls, low: Vector, high: Vector, weight: Vector, positive: Vector, *, n_distinct: int
+    ) -> GroupedScores:
         """Table of groups with their weights."""
         running, right = (np.concatenate([[0.0], np.cumsum(part)]) for part in (weight, positive))
         return cls(low, high, running, right, n_distinct)
 
-    def equal_mass(self, bins: int) -> NDArray[np.intp]:
-        """Positions where ``bins`` bins of equal weight start and end; ties stay together, empty bins vanish."""
-        inner = np.searchsorted(self.weight, _goals(self.weight[-1], bins), side="left")
-        return np.unique(np.concatenate([[0], inner, [len(self.low)]]))
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """Number of groups."""
+        return len(self.low)
 
-    def edges(self, cuts: NDArray[np.intp]) -> Vector:
-        """Edges of the bins: half-way between the scores on the two sides of a cut; 0 and 1 at the ends."""
-        inner = cuts[1:-1]
-        return np.concatenate([[0.0], (self.high[inner - 1] + self.low[inner]) / 2, [1.0]])
+    @property
+    def total(self) -> float:  # type: ignore[override]
+        """Weight of all entries."""
+        return float(self.weight[-1])
 
-    def within(self, cuts: NDArray[np.intp]) -> tuple[Vector, Vector]:
-        """Weight of all and of the positive entries between cuts."""
-        return np.diff(self.weight[cuts]), np.diff(self.positive[cuts])
+    def reach(self, goals: Vector) -> NDArray[np.intp]:
+        """First positions up to which there is the weight ``goals``."""
+        return np.searchsorted(self.weight, goals, side="left")
+
+    def middle(self, cuts: NDArray[np.intp]) -> Vector:
+        """Half-way between the scores on the two sides of positions, none of them an end of the table."""
+        return np.asarray((self.high[cuts - 1] + self.low[cuts]) / 2)
+
+    def below(self, cuts: NDArray[np.intp]) -> tuple[Vector, Vector]:
+        """Weight of all and of the positive entries before positions."""
+        return self.weight[cuts], self.positive[cuts]
 
 
-def _goals(total: float, bins: int) -> Vector:
-    """Running weights that the bins but the last end at; rounding must not put off the end of a bin."""
-    return np.asarray(total * np.arange(1, bins) / bins * (1 - 1e-12))
+def goals(total: float, numbers: NDArray[np.intp], bins: NDArray[np.intp] | int) -> Vector:
+    """Running weights at which the bins with these ``numbers`` end, of ``bins`` of equal mass.
+
+    Rounding must not put off the end of a bin.
+    """
+    return np.asarray(total * numbers / bins * (1 - 1e-12))
 
 
-def score_tables(columns: Columns, bin_counts: Sequence[int]) -> list[ScoreTable]:
-    """A table for each problem that can be cut into these numbers of bins of equal mass."""
+def map_tables(columns: Columns, bin_counts: Sequence[int], work: Callable[[ScoreTable], T]) -> list[T]:
+    """``work(table)`` for a table of each problem that can be cut into these numbers of bins of equal mass."""
     source = columns.source
     if not source.on_dask and source.n_entries <= SORTED_ENTRIES:
-        return [ScoreTable.of(*problem) for problem in columns.gathered()]
+        gathered = columns.gathered()
+        one_each = [(k, k + 1) for k in range(columns.n_problems)]
+        return list(run_blocks(lambda k, _: work(_sorted_table(*gathered[k])), one_each))
     total = columns.entry_weight()
-    goals = np.unique(np.concatenate([_goals(total, bins) for bins in bin_counts]))
+    wanted = np.unique(np.concatenate([goals(total, np.arange(1, bins), bins) for bins in bin_counts]))
     distinct = columns.total(_distinct, max(bin_counts)).scores
-    ends = _ends_of_bins(columns, goals)
+    ends = _ends_of_bins(columns, wanted)
     groups = source.total(_groups, columns.way, ends, combine=_merged)
-    return [_table(*parts) for parts in zip(ends, groups, distinct, strict=True)]
+    return [work(_table(*parts)) for parts in zip(ends, groups, distinct, strict=True)]
 
 
-def _table(ends: Vector, groups: Vector, distinct: Vector) -> ScoreTable:
+def _sorted_table(scores: NDArray[Any], positive: NDArray[np.bool_], weight: Vector | None) -> ScoreTable:
+    return SortedScores.of(scores, positive) if weight is None else GroupedScores.of(scores, positive, weight)
+
+
+def _table(ends: Vector, groups: Vector, distinct: Vector) -> GroupedScores:
     weight, positive, low = groups
     filled = np.isfinite(low)  # but for the last one, groups end with a score and are not empty
     high = np.append(ends, 1.0)
-    return ScoreTable.of_groups(low[filled], high[filled], weight[filled], positive[filled], n_distinct=len(distinct))
+    return GroupedScores.of_groups(
+        low[filled], high[filled], weight[filled], positive[filled], n_distinct=len(distinct)
+    )
 
 
 def _distinct(block: Block, way: str, most: int) -> Lowest:

@@ -1,0 +1,33 @@
+"""Sums, winners and picks along the rows of a table: NumPy's own reductions are slow where rows are short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Rows up to this long are added up column by column: measured, 20 times as fast for two columns, equal at about 30.
+SHORT = 16
+
+
+def row_sums(x: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
+    """Sum of each row."""
+    if x.shape[1] > SHORT:
+        return np.asarray(x.sum(axis=1, dtype=dtype))
+    total = x[:, 0].astype(x.dtype if dtype is None else dtype)
+    for column in range(1, x.shape[1]):
+        total += x[:, column]
+    return total
+
+
+def winners(x: NDArray[Any]) -> NDArray[np.intp]:
+    """Column of the largest entry of each row, the first one of equals."""
+    return (x[:, 1] > x[:, 0]).astype(np.intp) if x.shape[1] == 2 else x.argmax(axis=1)
+
+
+def picked(x: NDArray[Any], columns: NDArray[np.intp]) -> NDArray[Any]:
+    """One entry of each row, that of the given column."""
+    if not x.flags.c_contiguous:
+        return np.asarray(x[np.arange(len(x)), columns])
+    return x.ravel().take(np.arange(0, x.size, x.shape[1]) + columns)

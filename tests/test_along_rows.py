@@ -1,0 +1,19 @@
+import numpy as np
+import pytest
+
+from mixnmatch._along_rows import SHORT, picked, row_sums, winners
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_columns", [2, 3, SHORT, SHORT + 1, 100])
+def test_as_numpy_does_it(n_columns, dtype):
+    rng = np.random.default_rng(n_columns)
+    x = np.round(rng.random((300, n_columns)), 1).astype(dtype)  # with ties
+    columns = rng.integers(0, n_columns, 300)
+    for table in (x, x[::2], np.asfortranarray(x), x[:0]):
+        own = columns[: len(table)]
+        assert row_sums(table).dtype == dtype
+        np.testing.assert_allclose(row_sums(table), table.sum(axis=1), rtol=1e-5 if dtype == np.float32 else 1e-14)
+        np.testing.assert_allclose(row_sums(table, np.float64), table.sum(axis=1, dtype=np.float64), rtol=1e-14)
+        np.testing.assert_array_equal(winners(table), table.argmax(axis=1))
+        np.testing.assert_array_equal(picked(table, own), table[np.arange(len(table)), own])
