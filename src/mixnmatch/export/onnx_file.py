@@ -48,6 +48,7 @@ _OPERATORS = {
     "exp": "Exp",
     "log": "Log",
     "abs": "Abs",
+    "sqrt": "Sqrt",
     "floor": "Floor",
     "where": "Where",
     "less_equal": "LessOrEqual",
