@@ -1,18 +1,22 @@
 """Fit maps and estimate an error on a file larger than the memory they may use, and time it beside a plain read.
 
-    python benchmarks/out_of_core.py FOLDER [--gigabytes 10.8] [--classes 1000] [--limit 2] [--csv FILE]
+    python benchmarks/out_of_core.py FOLDER [--gigabytes 10.8] [--classes 1000] [--limit 2] [--csv FILE] [--plot FILE]
 
 makes a float32 file of logits in FOLDER (deleted at the end), then for each task starts a process of its own whose
-memory (RLIMIT_DATA: everything that is not a file) is limited, drops the page cache where that is allowed, and prints
-seconds, passes over the file, gigabytes a second and the peak of anonymous memory. A plain read of the file, and one
-that only adds up all numbers of the mapping, stand beside.
+memory (RLIMIT_DATA: everything that is not a file) is limited, takes the file out of the page cache, and prints
+seconds, passes over the file, gigabytes a second and the peak of anonymous memory (looked at fifty times a second).
+A plain read of the file, and one that only adds up all numbers of the mapping, stand beside. Before that, each task
+runs on the first eighth and the first third of the rows, cached: the slope of log processor time of a pass against log
+rows over the three sizes is 1 where cost is linear.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import ctypes
 import json
+import mmap
 import os
 import resource
 import subprocess
@@ -23,7 +27,9 @@ from pathlib import Path
 
 import numpy as np
 
-TASKS = ("read", "read again", "sum", "ts", "ets", "irm", "kde-ece")
+READS = ("read", "read again", "sum")
+TASKS = ("ts", "ets", "irm", "kde-ece")
+SHARES = (1 / 8, 1 / 3)  # of the rows, besides all of them
 
 
 def main() -> None:
@@ -33,24 +39,59 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=1000)
     parser.add_argument("--limit", type=float, default=2.0, help="gigabytes of memory that a task may use")
     parser.add_argument("--csv", type=Path)
+    parser.add_argument("--plot", type=Path)
     parser.add_argument("--task", help=argparse.SUPPRESS)
+    parser.add_argument("--rows", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     scores, labels = asked.folder / "out_of_core_logits.npy", asked.folder / "out_of_core_labels.npy"
     if asked.task:
-        print(json.dumps(run(asked.task, scores, labels, asked.limit)))
+        print(json.dumps(run(asked.task, scores, labels, asked.rows, asked.limit)))
         return
     rows = int(asked.gigabytes * 1e9 / 4 / asked.classes)
+    load = round(os.getloadavg()[0], 2)
+    print(f"load average at the start: {load}, {len(os.sched_getaffinity(0))} cores", flush=True)
     try:
         write(scores, labels, rows, asked.classes)
-        found = [in_new_process(task, asked) for task in TASKS]
+        found = []
+        for task in (*READS, *TASKS):
+            parts = () if task in READS else SHARES
+            found += [in_new_process(task, asked, int(rows * share), cold=False) for share in parts]
+            found.append(in_new_process(task, asked, rows, cold=task != "read again"))
     finally:
         scores.unlink(missing_ok=True)
         labels.unlink(missing_ok=True)
+    slopes = {task: slope([row for row in found if row["task"] == task]) for task in TASKS}
+    for task, value in slopes.items():
+        print(f"{task}: processor time of a pass grows as rows to the power {value:.2f}")
     if asked.csv:
         with asked.csv.open("w", newline="") as file:
-            table = csv.DictWriter(file, fieldnames=list(found[0]))
+            table = csv.DictWriter(file, fieldnames=[*found[0], "load at start"])
             table.writeheader()
-            table.writerows(found)
+            table.writerows({**row, "load at start": load} for row in found)
+    if asked.plot:
+        plot(found, slopes, asked.plot)
+
+
+def slope(found: list[dict]) -> float:
+    """Of log processor time of a pass (an iterative fit may take one more) against log rows."""
+    seconds = [row["processor seconds"] / row["passes"] for row in found]
+    return float(np.polyfit(np.log([row["rows"] for row in found]), np.log(seconds), 1)[0])
+
+
+def plot(found: list[dict], slopes: dict[str, float], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, ax = plt.subplots(figsize=(6, 4), constrained_layout=True)
+    for task, value in slopes.items():
+        mine = [row for row in found if row["task"] == task]
+        seconds = [row["processor seconds"] / row["passes"] for row in mine]
+        ax.plot([row["rows"] for row in mine], seconds, "o-", label=f"{task}, slope {value:.2f}")
+    ax.set(xscale="log", yscale="log", xlabel="rows", ylabel="processor seconds of a pass")
+    ax.legend()
+    figure.savefig(path)
 
 
 def write(scores: Path, labels: Path, rows: int, classes: int) -> None:
@@ -73,56 +114,63 @@ def write(scores: Path, labels: Path, rows: int, classes: int) -> None:
         os.fsync(file.fileno())
 
 
-def drop_page_cache() -> bool:
-    try:
-        Path("/proc/sys/vm/drop_caches").write_text("1")
-    except OSError:
-        return False
-    return True
+def drop_from_cache(path: Path) -> None:
+    """Ask the system to forget what it has read of a file; what is on disk already can be forgotten."""
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def in_new_process(task: str, asked: argparse.Namespace) -> dict[str, object]:
-    cold = task != "read again" and drop_page_cache()
-    arguments = [str(asked.folder), "--task", task, "--limit", str(asked.limit)]
+def cached_share(path: Path) -> float:
+    """How much of a file is in the page cache."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE) as table:
+        pages = -(-len(table) // mmap.PAGESIZE)
+        there = (ctypes.c_ubyte * pages)()
+        first = ctypes.c_char.from_buffer(table)
+        ctypes.CDLL(None).mincore(ctypes.byref(first), ctypes.c_size_t(len(table)), there)
+        del first
+        return float(np.mean(np.frombuffer(there, np.uint8) & 1))
+
+
+def in_new_process(task: str, asked: argparse.Namespace, rows: int, *, cold: bool) -> dict[str, object]:
+    path = asked.folder / "out_of_core_logits.npy"
+    if cold:
+        drop_from_cache(path)
+    cached = round(cached_share(path), 2)
+    arguments = [str(asked.folder), "--task", task, "--rows", str(rows), "--limit", str(asked.limit)]
     done = subprocess.run([sys.executable, __file__, *arguments], check=True, stdout=subprocess.PIPE, text=True)
-    found = {"task": task, "file": "on disk" if cold else "cached", **json.loads(done.stdout)}
+    found = {"task": task, "rows": rows, "cached before": cached, **json.loads(done.stdout)}
     print(
-        f"{task:10} {found['file']:8} {found['seconds']:8.1f} s  {found['passes']:3} passes  "
+        f"{task:10} {found['GB']:5.1f} GB, {cached:4.0%} cached  {found['seconds']:6.1f} s, {found['passes']:2} passes "
         f"first pass {found['first pass GB/s']:5.2f} GB/s  all {found['GB/s']:5.2f} GB/s  "
-        f"a core {found['CPU GB/s']:5.2f} GB/s  "
-        f"anonymous {found['anonymous MB']:6.0f} MB  {found['result']}",
+        f"a core {found['CPU GB/s']:5.2f} GB/s  anonymous {found['anonymous MB']:5.0f} MB  {found['result']}",
         flush=True,
     )
     return found
 
 
-def run(task: str, scores: Path, labels: Path, limit: float) -> dict[str, object]:
+def run(task: str, scores: Path, labels: Path, rows: int, limit: float) -> dict[str, object]:
     """One task, under the limit."""
-    import mixnmatch as mm
-
     size = int(limit * 1e9)
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
-    table, y = np.load(scores, mmap_mode="r"), np.load(labels)
-    passes = count_passes(table.shape[0])
+    table, y = np.load(scores, mmap_mode="r")[:rows], np.load(labels)[:rows]
+    if task in TASKS:
+        few = np.random.default_rng(0).standard_normal((2000, 1000), dtype=np.float32)
+        work(task, few, np.arange(2000) % 1000)  # load what is loaded late
+    passes = count_passes(rows)
     memory = PeakAnonymous()
     began, processor = time.perf_counter(), time.process_time()
-    if task in ("read", "read again"):
-        result, ends = plain_read(scores), [time.perf_counter()]
-    elif task == "sum":
-        result, ends = plain_sum(table), [time.perf_counter()]
+    if task in TASKS:
+        result, ends = work(task, table, y), passes
     else:
-        if task == "kde-ece":
-            result = f"{float(mm.calibration_error(table, y, logits=True)):.5f}"
-        else:
-            fitted = mm.calibrator(task, logits=True).fit(table, y)
-            result = f"{getattr(fitted, 'beta_', np.nan):.5f}"
-        ends = passes
+        result = plain_sum(table) if task == "sum" else plain_read(scores)
+        ends = [time.perf_counter()]
     seconds, processor = time.perf_counter() - began, time.process_time() - processor
     gigabytes = table.nbytes / 1e9
     return {
         "GB": round(gigabytes, 2),
         "limit GB": limit,
         "seconds": round(seconds, 2),
+        "processor seconds": round(processor, 2),
         "passes": len(ends),
         "first pass GB/s": round(gigabytes / (ends[0] - began), 3),
         "GB/s": round(gigabytes * len(ends) / seconds, 3),
@@ -130,6 +178,16 @@ def run(task: str, scores: Path, labels: Path, limit: float) -> dict[str, object
         "anonymous MB": round(memory.peak / 1e6, 1),
         "result": result,
     }
+
+
+def work(task: str, table: np.ndarray, y: np.ndarray) -> str:
+    """Do it, and say in a number what came out."""
+    import mixnmatch as mm
+
+    if task == "kde-ece":
+        return f"{float(mm.calibration_error(table, y, logits=True)):.5f}"
+    fitted = mm.calibrator(task, logits=True).fit(table, y)
+    return f"{len(fitted.map_.knots_)} knots" if task == "irm" else f"beta {fitted.beta_:.5f}"
 
 
 def count_passes(n_rows: int) -> list[float]:

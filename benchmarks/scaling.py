@@ -1,18 +1,24 @@
-"""Time and memory of a fit and of an estimate against rows and classes, on one and two Dask workers.
+"""Time and memory of fits and of an estimate against rows and classes, on one and two Dask workers.
 
     python benchmarks/scaling.py FOLDER [--csv FILE] [--plot FILE] [--quick]
 
-Tables of float32 logits are written to FOLDER (and deleted again); workers, processes of one thread, map them. The
-first sweep has 1000 classes and ever more rows, the second a fixed number of entries in ever more classes, up to a
-language model's vocabulary. Printed are seconds, seconds of processor time of all workers together, the largest peak
-of a worker's own memory (its files not counted), and the slope of log processor time against log entries: 1 is linear.
+Tables of float32 logits are written to FOLDER (4.4 GB, deleted again); workers, processes of one thread, read them in
+chunks. The first sweep has 1000 classes and ever more rows, the second a fixed number of entries in ever more classes,
+up to a language model's vocabulary. Each task runs twice, and the cheaper run counts. Printed are seconds, seconds of
+processor time of all workers together, the largest peak of a worker's memory (of all that is resident, as the kernel
+has noted it since the task began) and what it had before, and the slopes of log processor time: against rows, where 1
+is linear, and against classes, where 0 says that only the number of entries counts.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import os
+import resource
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import dask.array as da
@@ -22,12 +28,22 @@ from distributed import Client, LocalCluster
 import mixnmatch as mm
 
 CLASSES = 1000
-ROWS = (12_500, 25_000, 50_000, 100_000)
-ENTRIES = 30_000_000
-MANY_CLASSES = (10, 100, 1000, 10_000, 150_000)
+ROWS = (25_000, 50_000, 100_000, 200_000, 400_000)
+ENTRIES = 50_000_000
+MANY_CLASSES = (10, 100, 1000, 10_000, 50_000, 150_000)
 CHUNK_BYTES = 1 << 25
 WORKERS = (1, 2)
-FIELDS = ("sweep", "workers", "rows", "classes", "task", "seconds", "processor seconds", "worker MB")
+REPEATS = 2
+TASKS: dict[str, Callable] = {
+    "fit ts": lambda scores, labels: mm.calibrator("ts", logits=True).fit(scores, labels),
+    "fit ets": lambda scores, labels: mm.calibrator("ets", logits=True).fit(scores, labels),
+    "fit irm": lambda scores, labels: mm.calibrator("irm", logits=True).fit(scores, labels),
+    "kde-ece": lambda scores, labels: mm.calibration_error(scores, labels, logits=True),
+}
+MEASURED = ("seconds", "processor seconds", "worker MB", "worker MB before")
+FIELDS = ("sweep", "workers", "rows", "classes", "task", *MEASURED, "load at start")
+# How the cost of a sweep should grow, and along which axis; with few classes work on rows outweighs that on entries.
+SWEEPS = {"rows": ("1 is linear", 0), "classes": ("0: entries count", 100)}
 
 
 def main() -> None:
@@ -40,30 +56,46 @@ def main() -> None:
     less = 10 if asked.quick else 1
     shapes = [("rows", rows // less, CLASSES) for rows in ROWS]
     shapes += [("classes", ENTRIES // less // classes, classes) for classes in MANY_CLASSES]
+    paths = [asked.folder / f"scaling_{rows}_{classes}.npy" for _, rows, classes in shapes]
+    load = round(os.getloadavg()[0], 2)
+    print(f"load average at the start: {load}", flush=True)
     found = []
-    for sweep, rows, classes in shapes:
-        path = asked.folder / "scaling_logits.npy"
-        try:
-            labels = write(path, rows, classes)
-            for workers in WORKERS:
-                found += [{"sweep": sweep, **row} for row in measure(path, labels, workers)]
-                for row in found[-2:]:
-                    print("  ".join(f"{name} {row[name]}" for name in FIELDS), flush=True)
-        finally:
+    try:
+        for path, (_, rows, classes) in zip(paths, shapes, strict=True):
+            write(path, rows, classes)
+        for workers in WORKERS:
+            with (
+                LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+                Client(cluster) as client,
+            ):
+                client.run(warm_up)
+                for path, (sweep, _, _) in zip(paths, shapes, strict=True):
+                    for row in measure(client, path):
+                        found.append({"sweep": sweep, "workers": workers, **row, "load at start": load})
+                        print("  ".join(f"{name} {found[-1][name]}" for name in FIELDS[:-1]), flush=True)
+    finally:
+        for path in paths:
             path.unlink(missing_ok=True)
-    report_slopes(found)
+    slopes = fit_slopes(found)
+    for (sweep, task, workers), value in slopes.items():
+        print(f"{task}, {workers} worker(s): processor time grows as {sweep} to the power {value:.2f}")
     if asked.csv:
         with asked.csv.open("w", newline="") as file:
             table = csv.DictWriter(file, fieldnames=FIELDS)
             table.writeheader()
             table.writerows(found)
     if asked.plot:
-        plot(found, asked.plot)
+        plot(found, slopes, asked.plot)
 
 
-def write(path: Path, rows: int, classes: int) -> np.ndarray:
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, classes, rows)
+def labels_of(rows: int, classes: int) -> np.ndarray:
+    return np.random.default_rng(1).integers(0, classes, rows)
+
+
+def write(path: Path, rows: int, classes: int) -> None:
+    if path.exists():  # both sweeps have it
+        return
+    rng, labels = np.random.default_rng(0), labels_of(rows, classes)
     out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(rows, classes))
     step = max(1, CHUNK_BYTES // (4 * classes))
     for start in range(0, rows, step):
@@ -71,89 +103,108 @@ def write(path: Path, rows: int, classes: int) -> np.ndarray:
         part[np.arange(len(part)), labels[start : start + step]] += 4
         out[start : start + step] = part
     out.flush()
-    return labels
 
 
 def open_rows(path: Path) -> da.Array:
-    """The file as a Dask array whose chunks workers map by themselves."""
+    """The file as a Dask array whose chunks workers read into memory of their own: mapped pages would count as used."""
     table = np.load(path, mmap_mode="r")
-    step = max(1, CHUNK_BYTES // table[0].nbytes)
-    rows = tuple(min(step, len(table) - start) for start in range(0, len(table), step))
+    n_rows, n_classes, header = *table.shape, table.offset
+    step = max(1, CHUNK_BYTES // (4 * n_classes))
+    rows = tuple(min(step, n_rows - start) for start in range(0, n_rows, step))
 
     def read(block_info):
         start, stop = block_info[None]["array-location"][0]
-        return np.load(path, mmap_mode="r")[start:stop]
+        place = {"count": (stop - start) * n_classes, "offset": header + 4 * start * n_classes}
+        return np.fromfile(path, dtype=np.float32, **place).reshape(-1, n_classes)
 
     meta = np.empty((0, 0), dtype=np.float32)
-    return da.map_blocks(read, chunks=(rows, (table.shape[1],)), dtype=np.float32, meta=meta)
+    return da.map_blocks(read, chunks=(rows, (n_classes,)), dtype=np.float32, meta=meta)
 
 
-def measure(path: Path, labels: np.ndarray, workers: int) -> list[dict[str, object]]:
-    tasks = {
-        "fit ts": lambda scores: mm.calibrator("ts", logits=True).fit(scores, labels),
-        "kde-ece": lambda scores: mm.calibration_error(scores, labels, logits=True),
-    }
+def measure(client: Client, path: Path) -> list[dict[str, object]]:
+    scores = open_rows(path)
+    labels = labels_of(*scores.shape)
+    scores.max().compute()  # from here on the file is cached
     found = []
-    with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster.scheduler_address) as client,
-    ):
-        scores = open_rows(path)
-        warm_up(client, scores)
-        for name, task in tasks.items():
-            before, began = sum(client.run(time.process_time).values()), time.perf_counter()
-            task(scores)
-            seconds = time.perf_counter() - began
-            processor = sum(client.run(time.process_time).values()) - before
-            memory = max(client.run(own_memory).values())
-            rows, classes = scores.shape
-            values = (workers, rows, classes, name, round(seconds, 2), round(processor, 2), round(memory / 1e6))
-            found.append(dict(zip(FIELDS[1:], values, strict=True)))
+    for name, task in TASKS.items():
+        runs = [run_once(client, task, scores, labels) for _ in range(REPEATS)]
+        rows, classes = scores.shape
+        found.append(
+            {"rows": rows, "classes": classes, "task": name, **min(runs, key=lambda r: r["processor seconds"])}
+        )
     return found
 
 
-def warm_up(client: Client, scores: da.Array) -> None:
-    """Load the library, compiled kernels and the file into memory on every worker."""
-
-    def load() -> None:
-        mm.calibrator("ts", logits=True).fit(np.eye(8, dtype=np.float32).repeat(200_000, 0), np.arange(1_600_000) % 8)
-
-    client.run(load)
-    scores.max().compute()
-
-
-def own_memory() -> int:
-    """Anonymous memory of this process: what is resident and not a file."""
-    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
-    return int(fields["RssAnon"].split()[0]) * 1024
+def run_once(client: Client, task: Callable, scores: da.Array, labels: np.ndarray) -> dict[str, float]:
+    before = client.run(forget_peak)
+    spent, began = sum(client.run(time.process_time).values()), time.perf_counter()
+    task(scores, labels)
+    seconds = time.perf_counter() - began
+    spent = sum(client.run(time.process_time).values()) - spent
+    peak = client.run(peak_memory)
+    values = seconds, spent, max(peak.values()) / 1e6, max(before.values()) / 1e6
+    return {name: round(value, 2) for name, value in zip(MEASURED, values, strict=True)}
 
 
-def report_slopes(found: list[dict]) -> None:
-    for task in ("fit ts", "kde-ece"):
-        for workers in WORKERS:
-            rows = [r for r in found if r["sweep"] == "rows" and r["task"] == task and r["workers"] == workers][1:]
-            x, y = (np.log([r[name] for r in rows]) for name in ("rows", "processor seconds"))
-            slope = np.polyfit(x, y, 1)[0]
-            print(f"{task}, {workers} worker(s): processor time grows as rows to the power {slope:.2f}")
+def warm_up() -> None:
+    """Load the library and compiled kernels, which takes a table that is large enough for them."""
+    labels = np.arange(200_000) % 8
+    for task in TASKS.values():
+        task(np.eye(8, dtype=np.float32)[labels], labels)
 
 
-def plot(found: list[dict], path: Path) -> None:
+def forget_peak() -> int:
+    """Start the kernel's note of this process's peak anew, and return what is resident now."""
+    import gc
+
+    gc.collect()
+    with suppress(OSError):  # where it is not allowed, the peak is that since the process began
+        Path("/proc/self/clear_refs").write_text("5")
+    return peak_memory()
+
+
+def peak_memory() -> int:
+    """The most that was ever resident of this process since :func:`forget_peak`."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+    return int(fields["VmHWM"].split()[0]) * 1024
+
+
+def fit_slopes(found: list[dict]) -> dict[tuple[str, str, int], float]:
+    """Slopes of log processor time, each by least squares over all sizes of a sweep."""
+    slopes = {}
+    for sweep, (_, least) in SWEEPS.items():
+        for task in TASKS:
+            for workers in WORKERS:
+                key = (sweep, task, workers)
+                mine = [r for r in found if (r["sweep"], r["task"], r["workers"]) == key and r[sweep] >= least]
+                x, y = (np.log([r[name] for r in mine]) for name in (sweep, "processor seconds"))
+                slopes[key] = float(np.polyfit(x, y, 1)[0])
+    return slopes
+
+
+def plot(found: list[dict], slopes: dict[tuple[str, str, int], float], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(2, 3, figsize=(12, 6.5), constrained_layout=True)
-    for row, (sweep, text) in enumerate((("rows", f"{CLASSES} classes"), ("classes", "rows x classes fixed"))):
-        for ax, column in zip(axes[row], ("seconds", "processor seconds", "worker MB"), strict=True):
-            for task, marker in (("fit ts", "o"), ("kde-ece", "s")):
+    figure, axes = plt.subplots(2, 3, figsize=(13, 8), constrained_layout=True)
+    for row, (sweep, (ideal, _)) in enumerate(SWEEPS.items()):
+        fixed = f"{CLASSES} classes" if sweep == "rows" else "rows x classes fixed"
+        for ax, column in zip(axes[row], MEASURED, strict=False):
+            for number, task in enumerate(TASKS):
                 for workers, line in zip(WORKERS, ("--", "-"), strict=True):
-                    mine = [r for r in found if (r["sweep"], r["task"], r["workers"]) == (sweep, task, workers)]
-                    label = f"{task}, {workers} worker{'s' if workers > 1 else ''}"
-                    ax.plot([r[sweep] for r in mine], [r[column] for r in mine], line, marker=marker, label=label)
-            ax.set(xscale="log", xlabel=sweep, title=f"{column} ({text})")
-            ax.set_ylim(bottom=0) if column == "worker MB" or sweep == "classes" else ax.set_yscale("log")
-    axes[0, 0].legend(fontsize=8)
+                    key = (sweep, task, workers)
+                    mine = [r for r in found if (r["sweep"], r["task"], r["workers"]) == key]
+                    label = f"{task}, {workers} worker{'s' if workers > 1 else ''}, slope {slopes[key]:.2f}"
+                    style = {"color": f"C{number}", "marker": "o", "label": label}
+                    ax.plot([r[sweep] for r in mine], [r[column] for r in mine], line, **style)
+            ax.set(xscale="log", xlabel=sweep, title=f"{column} ({fixed})")
+            ax.set_ylim(bottom=0) if column == "worker MB" else ax.set_yscale("log")
+        axes[row, 1].legend(fontsize=7, title=f"slope of processor time ({ideal})", title_fontsize=7)
     figure.savefig(path)
 
 

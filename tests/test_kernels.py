@@ -5,7 +5,7 @@ import pytest
 
 from mixnmatch import calibrator, engine, kernels
 from mixnmatch.kernels import _numpy
-from mixnmatch.kernels.lookup import Piecewise, build_lookup, positions
+from mixnmatch.kernels.lookup import Knots, Piecewise, build_lookup, positions
 from tests.conftest import make_problem, softmax
 
 BACKENDS = ["numpy", "numba"] if kernels.compiled_available() else ["numpy"]
@@ -161,3 +161,59 @@ def test_backends_agree_on_fits():
         # A row next to a step may fall on its other side.
         difference = np.abs(predictions[0] - predictions[1])
         assert np.quantile(difference, 1.0 if name in ("ts", "ets") else 0.999) < 1e-6
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("ties", [False, True])
+def test_gaps_hold_what_lies_between_knots(backend, dtype, weighted, ties):
+    rng = np.random.default_rng(1)
+    x = (rng.random((200, 7)) ** 6).astype(dtype)
+    x[0, :4] = -0.0, 0.0, 1.0, 1 + 1e-6
+    values = np.unique(np.append(rng.choice(x, 60) if ties else rng.random(400) ** 4, [0.0] if ties else []))
+    values = values[values > 0].astype(dtype).astype(np.float64)
+    row_weight = rng.random(200) if weighted else None
+    found = np.zeros(len(values) + 1), np.zeros(len(values) + 1), np.full(len(values) + 1, -np.inf)
+    for rows in (slice(0, 50), slice(50, 200)):
+        part = None if row_weight is None else row_weight[rows]
+        backend.add_gaps(np.ascontiguousarray(x[rows]), part, Knots(values), *found)
+    gap = (values <= x.reshape(-1, 1).astype(np.float64)).sum(axis=1)
+    weight = np.repeat(row_weight, 7) if weighted else np.ones(x.size)
+    np.testing.assert_allclose(found[0], np.bincount(gap, weight, len(values) + 1), rtol=1e-12)
+    sums = np.bincount(gap, weight * x.ravel(), len(values) + 1)
+    np.testing.assert_allclose(found[1], sums, rtol=1e-6 if dtype == np.float32 else 1e-12)
+    largest = [x.ravel()[gap == k].max(initial=-np.inf) for k in range(len(values) + 1)]
+    np.testing.assert_array_equal(found[2], largest)
+
+
+def test_gaps_without_knots(backend):
+    weight = np.zeros(1)
+    backend.add_gaps(np.full((3, 2), 0.5), None, Knots(np.empty(0)), weight, np.empty(0), np.empty(0))
+    assert weight.tolist() == [6]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", ["plain", "tied", "saturated"])
+def test_gaps_of_logits_are_those_of_probabilities_or_in_doubt(backend, kind, weighted):
+    x, y = make_problem(300, 30, sharpness=3.0, dtype=np.float32)
+    if kind == "tied":
+        x = np.round(x)
+    if kind == "saturated":
+        x[:50] *= 1e4
+    p = softmax(x)
+    values = np.unique(p[np.arange(300), y])
+    row_weight = np.arange(1.0, 301) if weighted else None
+    found = np.zeros(len(values) + 1)
+    unsure = backend.add_gaps_of_logits(x, y, row_weight, Knots(values), found)
+    others = np.ones(x.shape, dtype=bool)
+    others[np.arange(300), y] = False
+    others[unsure] = False
+    gap = np.searchsorted(values, p[others], side="right")
+    weight = None if row_weight is None else np.repeat(row_weight, others.sum(axis=1))
+    np.testing.assert_array_equal(found, np.bincount(gap, weight, len(values) + 1))
+    if kind == "plain":
+        assert not unsure.any()
+    if kind == "tied":  # a tie with a knot is never decided by rounding
+        tied = (p[:, :, None] == values).any(axis=2)
+        tied[np.arange(300), y] = False
+        assert unsure[tied.any(axis=1)].all()

@@ -58,8 +58,14 @@ class Block:
 
     def rows(self, which: NDArray[np.bool_]) -> Block:
         """Scores of some of the rows, without labels and weights."""
-        index = np.asarray(self.index)[which]
-        return replace(self, values=self.values[which], index=index, labels=None, weight=None, beside=())
+        return replace(self.part(which), labels=None, weight=None)
+
+    def part(self, which: slice | NDArray[np.bool_]) -> Block:
+        """Some of the rows, with their labels and weights, without other tables."""
+        labels = None if self.labels is None else self.labels[which]
+        weight = None if self.weight is None else self.weight[which]
+        index = self.index[which] if isinstance(which, slice) else np.asarray(self.index)[which]
+        return replace(self, values=self.values[which], index=index, labels=labels, weight=weight, beside=())
 
     @property
     def y(self) -> NDArray[np.intp]:
@@ -84,7 +90,8 @@ class Block:
         if self.form == "log-probabilities":
             return np.asarray(np.exp(self.values))
         if self.form == "logits":
-            p: NDArray[Any] = np.exp(self.values.astype(np.float64) - self.values.max(axis=1, keepdims=True))
+            p = _leads(self.values)
+            np.exp(p, out=p)
             p /= p.sum(axis=1, keepdims=True)
             return p
         if not self.uneven:
@@ -92,6 +99,15 @@ class Block:
         sums = row_sums(self.values, np.float64)
         off = np.abs(sums - 1) > self.rounding
         return self.values / np.where(off, sums, 1.0)[:, None]
+
+    def label_probabilities(self) -> NDArray[Any]:
+        """Probability of each row's label, to the last bit that of :meth:`probabilities`, without all the others."""
+        rows = np.arange(len(self.values))
+        if self.form != "logits":
+            return np.asarray(self.probabilities()[rows, self.y])
+        e = _leads(self.values)
+        np.exp(e, out=e)
+        return np.asarray(e[rows, self.y] / e.sum(axis=1))
 
     def log_probabilities(self) -> NDArray[np.float64]:
         """Logarithms of the probabilities in float64, zeros as -inf."""
@@ -459,6 +475,11 @@ def _smallest_positive(block: Block) -> float:
         return 1.0
     low = float(values.min())
     return low if low > 0 else float(values[values > 0].min())
+
+
+def _leads(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Logits less the largest of their row."""
+    return np.asarray(np.subtract(values, values.max(axis=1, keepdims=True), dtype=np.float64))
 
 
 def _two_columns(values: NDArray[Any], logits: bool) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -160,9 +161,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
     def _scores_of(self, fitted: Any, X: Any, classes: NDArray[Any]) -> tuple[NDArray[Any], bool]:
         """Scores of rows in the columns of ``classes``, and whether they are logits."""
-        use = self.scores
-        if use == "auto":
-            use = "decision_function" if hasattr(fitted, "decision_function") else "predict_proba"
+        use = self._score_method(fitted)
         logits = use == "decision_function"
         scores = np.asarray(getattr(fitted, use)(X))
         known = np.asarray(fitted.classes_)
@@ -173,6 +172,11 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         spread = np.zeros((len(scores), len(classes)))
         spread[:, _codes(known, classes)] = (_softmax(scores) if logits else scores)[:, : len(known)]
         return spread, False
+
+    def _score_method(self, fitted: Any) -> str:
+        if self.scores != "auto":
+            return self.scores
+        return "decision_function" if hasattr(fitted, "decision_function") else "predict_proba"
 
     def _fit_map(self, scores: NDArray[Any], logits: bool, codes: NDArray[np.intp], weight: Any) -> CalibrationMap:
         made = calibrator(self.map) if isinstance(self.map, str) else calibration_map(clone(self.map, safe=False))
@@ -199,6 +203,34 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         """Most probable class of each row."""
         winner = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[winner])
+
+    def to_onnx(self, path: str | PathLike[str], X: Any, *, precision: str = "double") -> None:
+        """Write one ONNX file from features to calibrated probabilities, atomically (extra ``onnx``, and skl2onnx).
+
+        Its outputs are ``label`` and ``probabilities``: what :meth:`predict` and :meth:`predict_proba` give. With
+        ``ensemble=True`` it holds the classifiers and maps of all folds.
+
+        Parameters
+        ----------
+        path : path
+            Where to write; an existing file is replaced.
+        X : array or data frame
+            Some rows of features; only their types and names count, which become those of the inputs.
+        precision : {"double", "single"}
+            Precision inside of the maps, as for :meth:`CalibrationMap.to_onnx`. That of the classifier is skl2onnx's.
+
+        Raises
+        ------
+        ValueError
+            If skl2onnx cannot convert the classifier with the scores that the maps were fitted on, or if a fold has
+            not seen all classes.
+        """
+        check_is_fitted(self, "pairs_")
+        from mixnmatch.export.onnx_file import write_model  # first: it says which extra is missing
+
+        from mixnmatch.export.onnx_estimator import classifier_model  # isort: skip
+
+        write_model(classifier_model(self, X, precision=precision), path)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

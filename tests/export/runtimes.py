@@ -23,6 +23,7 @@ UNARY = {
     "exp": np.exp,
     "log": np.log,
     "abs": np.abs,
+    "sqrt": np.sqrt,
     "floor": np.floor,
     "max": lambda a: a.max(axis=1, keepdims=True),
     "sum": lambda a: a.sum(axis=1, keepdims=True),
@@ -68,7 +69,14 @@ class Interpreter:
         # A binary search compares every number with both of its neighbours among the knots.
         first = self.graph.steps[step.inputs[0]] if isinstance(step.inputs[0], int) else None
         if first is not None and first.operation == "gather":
-            apart = np.abs(inputs[0] - inputs[1]) * np.ones((len(self.nearest), 1))
+            table = self.graph.constants[self.graph.steps[first.inputs[0]].detail]
+            table = table[np.isfinite(table)]
+            knots = table if (np.diff(table) >= 0).all() else inputs[0]  # of one function, or of many end to end
+            if knots is table:  # only the knots of a cell are compared: look at all
+                place = np.searchsorted(table, inputs[1])
+                knots = np.stack([table[np.maximum(place - 1, 0)], table[np.minimum(place, len(table) - 1)]])
+            apart = np.abs(knots - inputs[1]) * np.ones((len(self.nearest), 1))
+            apart = apart.min(axis=0) if apart.ndim == 3 else apart
             self.nearest = np.minimum(self.nearest, apart.min(axis=1))
 
 

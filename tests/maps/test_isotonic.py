@@ -15,6 +15,7 @@ from mixnmatch import (
     engine,
     load_sample,
 )
+from mixnmatch.kernels import compiled_available
 from tests.conftest import make_problem, softmax
 
 
@@ -169,3 +170,28 @@ def test_positives_stay_in_their_own_gap_after_a_map_that_rounds_by_block():
     chain = (RoundsByBlock(logits=True) >> Pooled(Isotonic())).fit(logits, y)
     plain = Pooled(Isotonic(), logits=True).fit(logits, y)
     np.testing.assert_allclose(chain.predict_proba(logits), plain.predict_proba(logits), atol=1e-6)
+
+
+@pytest.mark.skipif(not compiled_available(), reason="needs the extra fast")
+@pytest.mark.parametrize("shape", ["step", "linear", "centred"])
+@pytest.mark.parametrize("kind", ["plain", "tied", "repeated", "saturated"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_compiled_kernels_give_the_same_function_of_logits(shape, kind, weighted):
+    logits, y = make_problem(700, 12, sharpness=2.5, dtype=np.float32)
+    if kind == "tied":
+        logits = np.round(logits)
+    if kind == "repeated":
+        logits, y = np.tile(logits, (2, 1)), np.concatenate([y, y[::-1]])
+    if kind == "saturated":
+        logits[::3] *= 1e4
+    weight = np.random.default_rng(0).integers(1, 4, len(y)).astype(float) if weighted else None
+    made = []
+    for backend in ("numpy", "numba"):
+        with engine(backend=backend):
+            made.append(Pooled(Isotonic(shape=shape), logits=True).fit(logits, y, weight).map_)
+    np.testing.assert_allclose(made[1].knots_, made[0].knots_, rtol=1e-13 if shape == "centred" else 0)
+    np.testing.assert_allclose(made[1].values_, made[0].values_, rtol=1e-13)
+    if shape == "step":
+        p, labels = softmax(logits), np.eye(12)[y].ravel()
+        distinct, expected = exact_pav(p.ravel(), labels, np.ones(p.size) if weight is None else np.repeat(weight, 12))
+        np.testing.assert_allclose(made[1].functions()[0](distinct), expected, atol=1e-12)

@@ -155,6 +155,10 @@ class Tensor:
         """Natural logarithm."""
         return self.graph.add("log", self)
 
+    def sqrt(self) -> Tensor:
+        """Square root."""
+        return self.graph.add("sqrt", self)
+
     def abs(self) -> Tensor:
         """Absolute value."""
         return self.graph.add("abs", self)

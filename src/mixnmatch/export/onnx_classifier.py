@@ -30,23 +30,34 @@ def appended(fitted: CalibrationMap, graph: Graph, classifier: Any, output: str 
     if vector and fitted.n_classes_ != 2:
         msg = f"{scores!r} of the classifier has one column, but the map was fitted with {fitted.n_classes_} classes"
         raise ValueError(msg)
-    inputs = {each.name for each in given.graph.input}
-    names = [_free(name, inputs) for name in ("label", "probabilities")]
     model = onnx.ModelProto()
     model.CopyFrom(given)
+    names = result_names(model)
     new_names = {name: f"classifier/{name}" for name in names}
-    _rename(model.graph, new_names)
+    rename(model.graph, new_names)
     emitter = Emitter(graph, opset)
     emitter.run(new_names.get(scores, scores), kind, names[1], vector=vector)
-    label = _label(emitter, fitted, *names)
-    model.graph.node.extend(emitter.nodes)
-    model.graph.initializer.extend(emitter.initializers)
-    del model.graph.output[:]
-    model.graph.output.extend([label, probabilities_info(names[1], fitted)])
+    finish(model, emitter, names, fitted.classes_, fitted.n_classes_)
     if not any(entry.domain in ("", "ai.onnx") for entry in model.opset_import):
         model.opset_import.append(helper.make_opsetid("", opset))
     model.ir_version = max(model.ir_version, IR_VERSION)
     return model
+
+
+def result_names(model: Any) -> tuple[str, str]:
+    """Names of the label and the probabilities that a model will put out, which its inputs do not have."""
+    inputs = {each.name for each in model.graph.input}
+    label, probabilities = (_free(name, inputs) for name in ("label", "probabilities"))
+    return label, probabilities
+
+
+def finish(model: Any, emitter: Emitter, names: tuple[str, str], classes: Any, n_classes: int) -> None:
+    """Add what was emitted, up to the probabilities, and the label; these two are the outputs then."""
+    label = _label(emitter, classes, *names)
+    model.graph.node.extend(emitter.nodes)
+    model.graph.initializer.extend(emitter.initializers)
+    del model.graph.output[:]
+    model.graph.output.extend([label, probabilities_info(names[1], n_classes)])
 
 
 def _read(path: str | PathLike[str]) -> Any:
@@ -122,7 +133,7 @@ def _type_and_width(model: Any, name: str) -> tuple[Any, int | None]:
     return tensor.elem_type, int(shape[1].dim_value) if shape[1].HasField("dim_value") else None
 
 
-def _rename(graph: Any, new_names: dict[str, str]) -> None:
+def rename(graph: Any, new_names: dict[str, str]) -> None:
     """Rename tensors, in the graphs inside of nodes too: our outputs get the names that users expect."""
     for each in (*graph.initializer, *graph.value_info, *graph.output):
         each.name = new_names.get(each.name, each.name)
@@ -131,16 +142,16 @@ def _rename(graph: Any, new_names: dict[str, str]) -> None:
         node.output[:] = [new_names.get(name, name) for name in node.output]
         for attribute in node.attribute:
             for inner in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
-                _rename(inner, new_names)
+                rename(inner, new_names)
 
 
 def _free(name: str, taken: set[str]) -> str:
     return name if name not in taken else f"calibrated_{name}"
 
 
-def _label(emitter: Emitter, fitted: CalibrationMap, label: str, probabilities: str) -> Any:
+def _label(emitter: Emitter, classes: Any, label: str, probabilities: str) -> Any:
     """Add the most probable class, as ``predict`` gives it, and return its declaration."""
-    names = np.asarray(fitted.classes_)
+    names = np.asarray(classes)
     text = names.dtype.kind in "US"
     stored = emitter.store(names.astype(object) if text else names.astype(np.int64), "classes")
     winner = emitter.node("ArgMax", probabilities, axis=1, keepdims=0)

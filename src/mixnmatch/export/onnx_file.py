@@ -48,6 +48,7 @@ _OPERATORS = {
     "exp": "Exp",
     "log": "Log",
     "abs": "Abs",
+    "sqrt": "Sqrt",
     "floor": "Floor",
     "where": "Where",
     "less_equal": "LessOrEqual",
@@ -79,23 +80,33 @@ def onnx_model(
         from mixnmatch.export.onnx_classifier import appended
 
         model = appended(fitted, graph, classifier, output, vector)
+    logits = json.dumps(bool(fitted._input_settings()["logits"]))
+    describe(model, fitted, fitted.classes_, precision, mixnmatch_logits=logits)
+    return model
+
+
+def describe(model: Any, made_by: Any, classes: NDArray[Any], precision: str, **more: str) -> None:
+    """Say in the metadata of a model what it is, and check it."""
     described = {
         "mixnmatch_version": __version__,
-        "mixnmatch_map": " ".join(repr(fitted).split()),
-        "mixnmatch_logits": json.dumps(bool(fitted._input_settings()["logits"])),
-        "mixnmatch_classes": json.dumps(fitted.classes_.tolist()),
+        "mixnmatch_map": " ".join(repr(made_by).split()),
+        "mixnmatch_classes": json.dumps(classes.tolist()),
         "mixnmatch_precision": precision,
+        **more,
     }
     known = {entry.key: entry.value for entry in model.metadata_props}
     helper.set_model_props(model, known | described)
     onnx.checker.check_model(model)
-    return model
 
 
 def write_onnx(fitted: CalibrationMap, path: str | PathLike[str], **settings: Any) -> None:
     """Write a fitted map to an ONNX file, atomically."""
-    content = onnx_model(fitted, **settings).SerializeToString(deterministic=True)
-    atomic_write(Path(path), content)
+    write_model(onnx_model(fitted, **settings), path)
+
+
+def write_model(model: Any, path: str | PathLike[str]) -> None:
+    """Write a model to a file, atomically."""
+    atomic_write(Path(path), model.SerializeToString(deterministic=True))
 
 
 def _alone(fitted: CalibrationMap, graph: Graph, vector: bool) -> Any:
@@ -106,7 +117,7 @@ def _alone(fitted: CalibrationMap, graph: Graph, vector: bool) -> Any:
         emitter.nodes,
         "calibration_map",
         [helper.make_tensor_value_info("scores", TensorProto.FLOAT, shape)],
-        [probabilities_info("probabilities", fitted)],
+        [probabilities_info("probabilities", fitted.n_classes_)],
         emitter.initializers,
     )
     opsets = [helper.make_opsetid("", OPSET)]
@@ -115,9 +126,9 @@ def _alone(fitted: CalibrationMap, graph: Graph, vector: bool) -> Any:
     return model
 
 
-def probabilities_info(name: str, fitted: CalibrationMap) -> Any:
+def probabilities_info(name: str, n_classes: int) -> Any:
     """Declaration of an output with calibrated probabilities."""
-    return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", fitted.n_classes_])
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", n_classes])
 
 
 class Emitter:

@@ -1,4 +1,4 @@
-"""Looking numbers up in tables of knots with steps that every runtime has: a binary search that is unrolled."""
+"""Looking numbers up in tables of knots with steps that every runtime has: a table of cells, or an unrolled search."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ from mixnmatch.export.graph import Tensor
 
 Array = NDArray[np.float64]
 # Two ways to compute exp(u) differ by about |u| times this, relatively.
+REALS = {"double": np.float64, "single": np.float32}
+# Slopes up to this are added to steps without a loss of digits.
+GENTLE = 1e-3
+# How often a number's square root may be taken, so that cells of equal width hold few of the knots, many of which are
+# close to 0; and how many cells there may be.
+ROOTS, MOST_CELLS = range(5), 1 << 12
 ROUNDING = {"double": 64 * np.finfo(np.float64).eps, "single": 4 * np.finfo(np.float32).eps}
 
 
@@ -36,8 +42,14 @@ class PiecewiseTables:
         Knots are scores of the calibration set, so a score that meets one again must not fall to its left by the
         rounding of another runtime's exponential: unless ``exact``, the search sees knots a little lower.
         """
-        position = self._search(x, exact)
+        position = self._search_cells(x, exact) if len(self.left) == 1 else self._search(x, exact)
         graph = x.graph
+        slope = self.slopes[0]
+        if len(self.left) == 1 and self.knots[0] <= 0 and (self.slopes == slope).all() and slope <= GENTLE:
+            # One slope everywhere, as that of strictness: what is left of it are steps, looked up once.
+            steps = self._with_left(self.values - slope * self.knots, self.left)
+            value = position.looked_up_in(graph.constant("values", steps))
+            return value + graph.constant("slope", slope) * x if slope else value
         value = position.looked_up_in(graph.constant("values", self._with_left(self.values, self.left)))
         if not self.slopes.any():
             return value
@@ -48,6 +60,29 @@ class PiecewiseTables:
     def _with_left(self, table: Array, left: Array) -> Array:
         """A table with an entry more before those of each function: what holds left of all its knots."""
         return np.insert(table, self.offsets[:-1], left)
+
+    def _search_cells(self, x: Tensor, exact: bool) -> Tensor:
+        """Positions in tables made by :meth:`_with_left`, of which there is one: how many knots are not above an entry.
+
+        Looking up entries is what takes time in a runtime. So a first table says how many knots are in the cells before
+        that of an entry, and only the few in its own are left to be searched.
+        """
+        graph = x.graph
+        knots = _searched(self.knots, graph.precision, exact)
+        cells = Cells.of(knots.astype(REALS[graph.precision]))
+        before = graph.constant("before", cells.before)
+        padded = graph.constant("searched", np.append(knots, np.full(2**cells.rounds, np.inf)))
+        root = x
+        for _ in range(cells.roots):
+            root = root.sqrt()
+        # What is not a number is in some cell too.
+        cell = (root * float(cells.count)).index().at_least(0.0).at_most(float(cells.count))
+        position = cell.looked_up_in(before)
+        for round_ in range(cells.rounds - 1, -1, -1):
+            step = float(2**round_)
+            found = position if round_ == 0 else position + (step - 1.0)
+            position = (found.looked_up_in(padded) <= x).choose(position + step, position)
+        return position
 
     def _search(self, x: Tensor, exact: bool) -> Tensor:
         """Positions in tables made by :meth:`_with_left` of the last knots not above the entries.
@@ -72,6 +107,36 @@ class PiecewiseTables:
         shift = graph.constant("shift", _one(np.arange(len(starts))))
         position = position + shift
         return after.choose(position + 1.0, position)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells of equal width of the 2^roots-th root of numbers in [0, 1]."""
+
+    roots: int
+    count: int
+    rounds: int  # of a search among as many knots as a cell holds at most
+    before: NDArray[np.int64]  # knots in all cells before each one
+
+    @classmethod
+    def of(cls, knots: NDArray[Any]) -> Cells:
+        """The cells that leave least to be searched, and of those the fewest.
+
+        Roots are correctly rounded and the number of cells is a power of two, so a runtime finds the same cells.
+        """
+        choices = []
+        for roots in ROOTS:
+            root = np.minimum(knots, knots.dtype.type(1))
+            for _ in range(roots):
+                root = np.sqrt(root)
+            count = 64
+            while count <= MOST_CELLS:
+                cell = (root * knots.dtype.type(count)).astype(np.int64)
+                rounds = int(np.bincount(cell).max()).bit_length()
+                choices.append((10 * rounds + roots, count, roots, rounds, cell))  # a round costs some ten roots
+                count *= 2
+        _, count, roots, rounds, cell = min(choices, key=lambda choice: choice[:2])
+        return cls(roots, count, rounds, np.searchsorted(cell, np.arange(count + 1)))
 
 
 def _one(per_function: NDArray[Any]) -> NDArray[np.int64]:

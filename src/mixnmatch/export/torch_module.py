@@ -40,6 +40,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "exp": torch.exp,
     "log": torch.log,
     "abs": torch.abs,
+    "sqrt": torch.sqrt,
     "floor": torch.floor,
     "where": torch.where,
     "less_equal": lambda a, b: a <= b,

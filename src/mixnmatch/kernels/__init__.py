@@ -16,6 +16,10 @@ Both modules offer
     a piecewise linear function of every entry
 ``interpolate_columns_into(x, knots, values, slopes, left, offsets, out)``
     a piecewise linear function for each column
+``add_gaps(x, row_weight, knots, weight, score_sum, largest)``
+    add the entries to what is known of each gap between sorted knots
+``add_gaps_of_logits(x, y, row_weight, knots, weight)``
+    the same for the softmax of rows, all but the label's entry, and without the rows where rounding decides
 
 ``log_odds_parts(x, lowest, logits=...)``
     log p and log(1 - p) of every entry, of logits or of log-probabilities

@@ -1,6 +1,7 @@
 """Fused kernels compiled by Numba: one read of a block for everything a pass needs (extra `fast`).
 
-The exponential is :mod:`._numba_exp`'s; kernels of the logistic families are in :mod:`._numba_logistic`.
+The exponential is :mod:`._numba_exp`'s; kernels of the logistic families are in
+:mod:`._numba_logistic`, those that count entries between knots in :mod:`._numba_gaps`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mixnmatch.kernels._numba_exp import JIT, exp
+from mixnmatch.kernels._numba_exp import JIT, exp, row_max
+from mixnmatch.kernels._numba_gaps import add_gaps, add_gaps_of_logits
 from mixnmatch.kernels._numba_logistic import log_odds_parts, logistic_sums, sigmoid_mixture_rows
 from mixnmatch.kernels._numpy import linear_softmax_into
 from mixnmatch.kernels.lookup import Piecewise
 
 __all__ = [
+    "add_gaps",
+    "add_gaps_of_logits",
     "brier_rows",
     "interpolate_columns_into",
     "interpolate_into",
@@ -36,19 +40,11 @@ Rows = NDArray[np.float64]
 
 
 @njit(**JIT)  # type: ignore[untyped-decorator]
-def _row_max(row: Any) -> Any:
-    top = row[0]
-    for j in range(row.shape[0]):
-        top = max(top, row[j])
-    return top
-
-
-@njit(**JIT)  # type: ignore[untyped-decorator]
 def _nll_rows(x: Any, y: Any, beta: Any, out: Any) -> None:
     zero = x.dtype.type(0)
     for i in range(x.shape[0]):
         row = x[i]
-        top = _row_max(row)
+        top = row_max(row)
         s, s1, s2 = zero, zero, zero
         for j in range(row.shape[0]):
             u = row[j] - top
@@ -75,7 +71,7 @@ def _brier_rows(x: Any, y: Any, beta: Any, mixture: bool, scratch: Any, out: Any
     zero = x.dtype.type(0)
     for i in range(x.shape[0]):
         row = x[i]
-        top = _row_max(row)
+        top = row_max(row)
         s, s1 = zero, zero
         for j in range(row.shape[0]):
             u = row[j] - top
@@ -141,7 +137,7 @@ def _mixture_into(x: Any, beta: Any, w1: Any, w2: Any, w3: Any, tiny: Any, out: 
     for i in range(x.shape[0]):
         row = x[i]
         target = out[i]
-        top = _row_max(row)
+        top = row_max(row)
         s, t = zero, zero
         for j in range(row.shape[0]):
             e = exp(beta * (row[j] - top))

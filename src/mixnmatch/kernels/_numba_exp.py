@@ -90,3 +90,11 @@ def _overload_exp(x: Any) -> Any:
         return chosen(x)
 
     return implementation
+
+
+@njit(**JIT)  # type: ignore[untyped-decorator]
+def row_max(row: Any) -> Any:
+    top = row[0]
+    for j in range(row.shape[0]):
+        top = max(top, row[j])
+    return top

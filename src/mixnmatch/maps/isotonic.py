@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._along_rows import picked
+from mixnmatch._passes import row_ranges
 from mixnmatch._rows import Block
-from mixnmatch.kernels.lookup import Piecewise
+from mixnmatch.kernels import _numpy
+from mixnmatch.kernels.lookup import Knots, Piecewise
 from mixnmatch.maps.columns import Columns, take, weighted_count
 from mixnmatch.maps.piecewise import PiecewiseMap
 
@@ -20,6 +22,10 @@ SHAPES = ("step", "linear", "centred")
 STRICTNESS = 1e-9
 # Bytes of scores that are sorted at a time: large against the positives, small against memory.
 SORT_BYTES = 1 << 24
+# Bytes of scores whose gaps are counted before they are added to those of others: large against the gaps themselves.
+COUNT_BYTES = 1 << 26
+# Bytes of scores that are turned into probabilities at a time: those, and what they are made of, stay in the cache.
+CACHE_BYTES = 1 << 18
 
 
 class Isotonic(PiecewiseMap):
@@ -115,39 +121,45 @@ class Positives:
 class Gaps:
     """All entries, by the positive that they follow or tie with; the first gap is left of every positive.
 
-    Steps need the weight alone: for them the other two are empty.
+    The step shape needs their weight alone, the linear one the largest score too, the centred one also the sum of
+    scores; what is not needed is empty.
     """
 
     weight: Vector
     score_sum: Vector
     largest: Vector
 
+    @classmethod
+    def empty(cls, size: int, shape: str) -> Gaps:
+        """Gaps without entries."""
+        largest = np.full(0 if shape == "step" else size, -np.inf)
+        return cls(np.zeros(size), np.zeros(size if shape == "centred" else 0), largest)
+
+    def __add__(self, other: Gaps) -> Gaps:
+        """The entries of both."""
+        weight, score_sum = self.weight + other.weight, self.score_sum + other.score_sum
+        return Gaps(weight, score_sum, np.maximum(self.largest, other.largest))
+
 
 def _positives(columns: Columns) -> list[Positives]:
     # Both passes cut a chained source alike: a matrix product rounds differently in blocks of another size, and a
     # positive must not fall below its own knot.
-    parts = list(columns.map_blocks(_block_positives, block_bytes=SORT_BYTES if columns.source.chain else None))
-    scores = np.concatenate([part[0] for part in parts])
-    weight = None if columns.source.weight is None else np.concatenate([part[2] for part in parts])
-    if columns.way != "each":
+    size = SORT_BYTES if columns.source.chain else CACHE_BYTES
+    parts = columns.map_blocks(_block_positives, block_bytes=size)
+    scores, problem, weight = (_joined(column) for column in zip(*parts, strict=True))
+    if columns.n_problems == 1:
         return [_distinct(scores, weight)]
-    problem = np.concatenate([part[1] for part in parts])
     order = np.argsort(problem, kind="stable")
-    cuts = np.searchsorted(problem[order], np.arange(1, columns.n_problems))
-    members = np.split(order, cuts)
-    return [_distinct(scores[own], None if weight is None else weight[own]) for own in members]
+    bounds = np.searchsorted(problem[order], np.arange(columns.n_problems + 1))
+    spans = [order[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [_distinct(scores[span], None if weight is None else weight[span]) for span in spans]
 
 
-def _block_positives(block: Block, way: str) -> tuple[NDArray[Any], NDArray[np.intp], Vector | None]:
-    p, labels, weight = block.probabilities(), block.y, block.weight
-    if way != "positive":
-        return picked(p, labels), labels, weight
-    right = labels == 1
-    return p[right, 1], labels[right], None if weight is None else weight[right]
+def _joined(parts: tuple[Any, ...]) -> Any:
+    return None if parts[0] is None else np.concatenate(parts)
 
 
 def _distinct(scores: NDArray[Any], weight: Vector | None) -> Positives:
-    """Distinct ones of some scores; sorting them is faster than sorting an index."""
     if weight is None:
         distinct, count = np.unique(scores, return_counts=True)
         return Positives(distinct.astype(np.float64), count.astype(np.float64))
@@ -155,51 +167,62 @@ def _distinct(scores: NDArray[Any], weight: Vector | None) -> Positives:
     return Positives(distinct.astype(np.float64), weighted_count(index, weight, len(distinct)))
 
 
+def _block_positives(block: Block, way: str) -> tuple[NDArray[Any], NDArray[np.intp] | None, Vector | None]:
+    scores, weight = block.label_probabilities(), block.weight
+    if way == "positive":
+        rows = block.y == 1
+        scores, weight = scores[rows], None if weight is None else weight[rows]
+    return scores, block.y if way == "each" else None, weight
+
+
 def _gaps(columns: Columns, positives: list[Positives], shape: str) -> list[Gaps]:
-    """Second pass: weight, score sum and largest score of the entries in each gap, added up over blocks."""
-    return columns.source.total(_block_gaps, columns.way, positives, shape, block_bytes=SORT_BYTES, combine=_merged)
+    """Second pass: what lies in each gap, added up over blocks."""
+    source, way = columns.source, columns.way
+    knots = [Knots(p.scores) for p in positives]
+    compiled = source.backend == "numba" and not source.chain and len(knots) == 1
+    # A compiled kernel does not need its whole block at once, and each block brings gaps of its own: let there be few.
+    size = COUNT_BYTES if compiled else SORT_BYTES
+    if compiled and way == "pooled" and shape == "step" and source.scores.logits:
+        negatives = source.total(_negatives_of_logits, knots[0], block_bytes=size)
+        negatives[1:] += positives[0].weight
+        return [Gaps(negatives, np.empty(0), np.empty(0))]
+    return source.total(_block_gaps, way, knots, shape, block_bytes=size, combine=_merged)
+
+
+def _negatives_of_logits(block: Block, knots: Knots) -> Vector:
+    """Weight of the negatives in each gap, found without their probabilities but where rounding decides."""
+    weight = np.zeros(len(knots.values) + 1)
+    unsure = block.kernels.add_gaps_of_logits(block.values, block.y, block.weight, knots, weight)
+    for part in _pieces(block.part(unsure)):
+        p = part.probabilities()
+        negative = np.ones(p.shape, dtype=bool)
+        negative[np.arange(len(p)), part.y] = False
+        block.kernels.add_gaps(p[negative].reshape(len(p), -1), part.weight, knots, weight, np.empty(0), np.empty(0))
+    return weight
 
 
 def _merged(left: list[Gaps], right: list[Gaps]) -> list[Gaps]:
-    return [
-        Gaps(a.weight + b.weight, a.score_sum + b.score_sum, np.maximum(a.largest, b.largest))
-        for a, b in zip(left, right, strict=True)
-    ]
+    return [a + b for a, b in zip(left, right, strict=True)]
 
 
-def _block_gaps(block: Block, way: str, positives: list[Positives], shape: str) -> list[Gaps]:
-    scores = take(block.probabilities(), way)
-    if block.weight is None:
-        ordered = scores.T.copy()
-        ordered.sort(axis=1)
-        return [_counted(row, p.scores, shape) for row, p in zip(ordered, positives, strict=True)]
-    weight = np.repeat(block.weight, block.values.shape[1]) if way == "pooled" else block.weight
-    return [_weighed(row, weight, p.scores, shape) for row, p in zip(scores.T, positives, strict=True)]
+def _block_gaps(block: Block, way: str, knots: list[Knots], shape: str) -> list[Gaps]:
+    found = [Gaps.empty(len(k.values) + 1, shape) for k in knots]
+    kernels = block.kernels if len(knots) == 1 else _numpy
+    for part in _pieces(block) if len(knots) == 1 else [block]:
+        p = part.probabilities()
+        columns = [p] if way == "pooled" else np.ascontiguousarray(take(p, way).T)[:, :, None]
+        for scores, k, gaps in zip(columns, knots, found, strict=True):
+            kernels.add_gaps(scores, part.weight, k, gaps.weight, gaps.score_sum, gaps.largest)
+    return found
 
 
-def _counted(ordered: NDArray[Any], knots: Vector, shape: str) -> Gaps:
-    """Gaps of sorted scores: for entries without weights sorting is faster than searching each of them."""
-    edges = np.searchsorted(ordered, knots.astype(ordered.dtype), side="left")
-    edges = np.concatenate([[0], edges, [ordered.size]])
-    weight = np.diff(edges).astype(np.float64)
-    if shape == "step":
-        return Gaps(weight, np.empty(0), np.empty(0))
-    sums, largest = np.zeros(len(weight)), np.full(len(weight), -np.inf)
-    filled = np.flatnonzero(weight > 0)
-    if filled.size:
-        sums[filled] = np.add.reduceat(ordered, edges[filled], dtype=np.float64)
-        largest[filled] = ordered[edges[filled + 1] - 1]
-    return Gaps(weight, sums, largest)
-
-
-def _weighed(scores: NDArray[Any], weight: Vector, knots: Vector, shape: str) -> Gaps:
-    gap = np.searchsorted(knots, scores, side="right")
-    size = len(knots) + 1
-    if shape == "step":
-        return Gaps(weighted_count(gap, weight, size), np.empty(0), np.empty(0))
-    largest = np.full(size, -np.inf)
-    np.maximum.at(largest, gap, scores)
-    return Gaps(weighted_count(gap, weight, size), weighted_count(gap, weight * scores, size), largest)
+def _pieces(block: Block) -> Iterator[Block]:
+    """A block, for compiled kernels in pieces that fit the cache: each row's probabilities depend on the row alone."""
+    if block.backend != "numba":
+        yield block
+        return
+    for start, stop in row_ranges(len(block.values), block.values[:1].nbytes, block_bytes=CACHE_BYTES):
+        yield block.part(slice(start, stop))
 
 
 def _function(positives: Positives, gaps: Gaps, shape: str) -> Piecewise:
