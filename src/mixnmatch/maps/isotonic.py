@@ -24,6 +24,8 @@ STRICTNESS = 1e-9
 SORT_BYTES = 1 << 24
 # Bytes of scores whose gaps are counted before they are added to those of others: large against the gaps themselves.
 COUNT_BYTES = 1 << 26
+# Entries for each positive from which a compiled kernel looks up each of them; where there are fewer they are sorted.
+SEARCH_FROM = 16
 # Bytes of scores that are turned into probabilities at a time: those, and what they are made of, stay in the cache.
 CACHE_BYTES = 1 << 18
 
@@ -179,14 +181,16 @@ def _gaps(columns: Columns, positives: list[Positives], shape: str) -> list[Gaps
     """Second pass: what lies in each gap, added up over blocks."""
     source, way = columns.source, columns.way
     knots = [Knots(p.scores) for p in positives]
-    compiled = source.backend == "numba" and not source.chain and len(knots) == 1
+    many = len(knots) == 1 and source.n_entries > SEARCH_FROM * len(knots[0].values)
+    search = source.backend == "numba" and len(knots) == 1 and (many or source.weight is not None)
+    compiled = search and not source.chain
     # A compiled kernel does not need its whole block at once, and each block brings gaps of its own: let there be few.
     size = COUNT_BYTES if compiled else SORT_BYTES
     if compiled and way == "pooled" and shape == "step" and source.scores.logits:
         negatives = source.total(_negatives_of_logits, knots[0], block_bytes=size)
         negatives[1:] += positives[0].weight
         return [Gaps(negatives, np.empty(0), np.empty(0))]
-    return source.total(_block_gaps, way, knots, shape, block_bytes=size, combine=_merged)
+    return source.total(_block_gaps, way, knots, shape, search, block_bytes=size, combine=_merged)
 
 
 def _negatives_of_logits(block: Block, knots: Knots) -> Vector:
@@ -205,10 +209,10 @@ def _merged(left: list[Gaps], right: list[Gaps]) -> list[Gaps]:
     return [a + b for a, b in zip(left, right, strict=True)]
 
 
-def _block_gaps(block: Block, way: str, knots: list[Knots], shape: str) -> list[Gaps]:
+def _block_gaps(block: Block, way: str, knots: list[Knots], shape: str, search: bool) -> list[Gaps]:
     found = [Gaps.empty(len(k.values) + 1, shape) for k in knots]
-    kernels = block.kernels if len(knots) == 1 else _numpy
-    for part in _pieces(block) if len(knots) == 1 else [block]:
+    kernels = block.kernels if search else _numpy
+    for part in _pieces(block) if search else [block]:
         p = part.probabilities()
         columns = [p] if way == "pooled" else np.ascontiguousarray(take(p, way).T)[:, :, None]
         for scores, k, gaps in zip(columns, knots, found, strict=True):
