@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from scipy.optimize import check_grad
+from scipy.optimize import check_grad, minimize
 
 from mixnmatch import (
     DirichletScaling,
@@ -10,7 +10,16 @@ from mixnmatch import (
     TemperatureScaling,
     VectorScaling,
 )
-from mixnmatch.maps._linear_passes import Problem, gradient_statistic, newton_statistic, scaled_rows
+from mixnmatch._rows import RowSource
+from mixnmatch._scores import read_scores
+from mixnmatch.maps._linear_passes import (
+    Problem,
+    gradient_statistic,
+    local,
+    newton_statistic,
+    product_statistic,
+    scaled_rows,
+)
 from mixnmatch.maps._linear_solver import ridge_vector
 from mixnmatch.maps.base import read_rows
 from tests.conftest import draw_labels, make_problem, nll, softmax
@@ -42,18 +51,20 @@ def test_gradients_are_right(skewed, full, loss):
     assert error < 1e-4
 
 
-def test_curvature_is_the_derivative_of_the_gradient(skewed):
+@pytest.mark.parametrize("full", [False, True])
+def test_curvature_is_the_derivative_of_the_gradient(skewed, full):
     logits, y, _ = skewed
     weight = np.random.default_rng(0).integers(1, 4, 50).astype(float)
     source = read_rows(logits[:50], y[:50], weight, logits=True)
-    problem = Problem(0.7, 1e-37, False, "nll", False)
-    theta = np.random.default_rng(1).normal(size=6) * 0.3
+    problem = Problem(0.7, 1e-37, full, "nll", False)
+    size = 12 if full else 6
+    theta = np.random.default_rng(1).normal(size=size) * 0.3
     first, hessian = scaled_rows(source, problem).total(newton_statistic, problem, theta)
     np.testing.assert_allclose(
         first, scaled_rows(source, problem).total(gradient_statistic, problem, theta), rtol=1e-12
     )
-    for k in range(6):
-        step = np.eye(6)[k] * 1e-5
+    for k in range(size):
+        step = np.eye(size)[k] * 1e-5
         up, down = (
             scaled_rows(source, problem).total(gradient_statistic, problem, theta + s)[1:] for s in (step, -step)
         )
@@ -85,6 +96,98 @@ def test_optimum_cannot_be_improved(skewed, kind, loss):
     for size in (1e-2, 1e-3):
         for _ in range(20):
             assert objective(theta + size * rng.normal(size=len(theta))) >= best - 1e-9
+
+
+def reference(logits, y, weight, ridge, full):
+    """Parameters in W and b of the penalised mean log loss, by SciPy, from formulas written out anew."""
+    x = np.log(softmax(logits))
+    n, classes = x.shape
+    hot = np.eye(classes)[y]
+
+    def objective(theta):
+        matrix = theta[:-classes].reshape(classes, -1)
+        p = softmax((x @ matrix.T if full else x * matrix[:, 0]) + theta[-classes:])
+        slope = weight[:, None] * (p - hot) / weight.sum()
+        in_matrix = slope.T @ x if full else (slope * x).sum(axis=0)
+        value = weight @ -np.log(p[np.arange(n), y]) / weight.sum() + 0.5 * ridge @ (theta - centre) ** 2
+        return value, np.append(in_matrix.ravel(), slope.sum(axis=0)) + ridge * (theta - centre)
+
+    centre = np.append(np.eye(classes).ravel() if full else np.ones(classes), np.zeros(classes))
+    centre[:-classes] *= TemperatureScaling(logits=True).fit(logits, y, weight).beta_
+    found = minimize(objective, centre, jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 5000})
+    return found.x[:-classes].reshape(classes, -1), found.x[-classes:]
+
+
+@pytest.mark.parametrize("kind", [VectorScaling, MatrixScaling, StructuredVectorScaling, StructuredMatrixScaling])
+@pytest.mark.parametrize("classes", [2, 3, 7])
+def test_fit_is_the_optimum_that_scipy_finds(kind, classes):
+    logits, y = make_problem(400, classes, sharpness=1.7, seed=classes)
+    weight = np.random.default_rng(classes).integers(1, 4, len(y)).astype(float)
+    fitted = kind(logits=True).fit(logits, y, weight)
+    source = read_rows(logits, y, weight, logits=True)
+    problem = fitted._problem(source)
+    ridge = ridge_vector(fitted._penalty(source), problem, classes)
+    ridge[:-classes] /= problem.beta**2  # from v and M to W = beta (I + diag(v) + M)
+    matrix, intercept = reference(logits, y, weight, ridge, problem.full)
+    x = np.log(softmax(logits))
+    expected = softmax((x @ matrix.T if problem.full else x * matrix[:, 0]) + intercept)
+    np.testing.assert_allclose(fitted.predict_proba(logits), expected, atol=1e-5)
+    assert fitted.loss_ == pytest.approx(weight @ -np.log(expected[np.arange(len(y)), y]) / weight.sum(), rel=1e-6)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_both_kinds_of_newton_steps_end_at_the_same_optimum(skewed, full, monkeypatch):
+    logits, y, _ = skewed
+    kind = StructuredMatrixScaling if full else StructuredVectorScaling
+    exact = kind(logits=True).fit(logits, y)
+    monkeypatch.setattr("mixnmatch.maps._linear_solver.EXACT_TO", 0)
+    by_products = kind(logits=True).fit(logits, y)
+    np.testing.assert_allclose(by_products.predict_proba(logits), exact.predict_proba(logits), atol=1e-5)
+    assert by_products.loss_ == pytest.approx(exact.loss_, rel=1e-6)
+
+
+def test_diagonals_taken_apart_change_the_way_and_not_the_end(monkeypatch):
+    logits, y = make_problem(600, 25, sharpness=1.5, seed=3)
+    apart = StructuredMatrixScaling(logits=True).fit(logits, y)
+    monkeypatch.setattr("mixnmatch.maps._linear_solver.APART", np.inf)
+    together = StructuredMatrixScaling(logits=True).fit(logits, y)
+    np.testing.assert_allclose(apart.predict_proba(logits), together.predict_proba(logits), atol=1e-5)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_products_are_those_with_the_curvature(skewed, full):
+    logits, y, _ = skewed
+    weight = np.random.default_rng(0).integers(1, 4, 50).astype(float)
+    problem = Problem(0.7, 1e-37, full, "nll", False)
+    rows = scaled_rows(read_rows(logits[:50], y[:50], weight, logits=True), problem)
+    theta, direction = np.random.default_rng(1).normal(size=(2, 12 if full else 6)) * 0.3
+    _, hessian = rows.total(newton_statistic, problem, theta)
+    product = rows.then(local, problem, theta).total(product_statistic, problem, direction)
+    np.testing.assert_allclose(product, hessian @ direction, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [VectorScaling, MatrixScaling])
+@pytest.mark.parametrize("classes", [2, 5, 60])
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1000.0])
+def test_single_precision_is_used_only_where_it_is_enough(kind, classes, scale):
+    logits, y = make_problem(300, classes, dtype=np.float32, seed=1)
+    fitted = kind(logits=True).fit(logits, y)
+    wide = logits * np.float32(scale)
+    single, double = fitted.predict_proba(wide), fitted.predict_proba(wide.astype(np.float64))
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, double, atol=5e-6)
+    np.testing.assert_allclose(
+        double, np.exp(fitted._log_proba(RowSource(read_scores(wide, logits=True)).block(0, 300)))
+    )
+
+
+def test_negative_and_large_weights_are_applied_in_double_precision():
+    rng = np.random.default_rng(0)
+    logits = (rng.normal(size=(200, 4)) * 50).astype(np.float32)
+    fitted = VectorScaling(logits=True).fit(logits, rng.integers(0, 4, 200))
+    for weight in (np.array([-1.0, -1.1, -0.9, -1.05]), np.array([900.0, 1.0, 800.0, 1.0])):
+        fitted.weight_ = weight
+        np.testing.assert_allclose(fitted.predict_proba(logits), fitted.predict_proba(logits.astype(float)), atol=5e-6)
 
 
 def test_more_freedom_fits_better(skewed):

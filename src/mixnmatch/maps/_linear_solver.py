@@ -26,8 +26,8 @@ Linear = Callable[[Array], Array]
 # Up to so many parameters the whole curvature is cheaper than the products with it that a step takes.
 EXACT_TO = 30
 # The last step is one that promises to lower the mean loss by less than this part of it. What is left after it is
-# another hundredth or less; chance moves the mean loss of n rows by about 1 / n of it for every parameter.
-TOLERANCE = 1e-8
+# another hundredth or less; chance moves the mean loss of n rows by about 1 / n for every parameter.
+TOLERANCE = 1e-9
 # Enough to tell the better one of two strengths.
 ROUGH = 1e-4
 # What rounding may add to the mean loss, as a part of it: in float64 and in float32.
@@ -129,14 +129,14 @@ def _newton(objective: Objective, theta: Array, tolerance: float) -> Point:
     for _ in range(MOST_STEPS):
         step = _exact_step(point) if exact else products.step(point)
         promised = -float(point.gradient @ step)
-        last = promised <= tolerance * max(abs(point.value), 1e-6)
+        last = promised <= max(tolerance * max(abs(point.value), 1e-6), 0.1 * rounding)
         length = 1.0
         while True:
             trial = objective.at(point.theta + length * step, curvature=exact and not last)
-            if trial.value <= point.value - 1e-4 * length * promised or length < 1e-6 or last:
+            if trial.value <= point.value - 1e-4 * length * promised + rounding or length < 1e-6:
                 break
             length /= 3
-        if not trial.value <= point.value + (rounding if last else 0.0):
+        if not trial.value <= point.value + rounding:
             break
         point = trial
         if last:

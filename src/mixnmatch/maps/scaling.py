@@ -37,6 +37,9 @@ class VectorScaling(SoftmaxLinear):
     -----
     It acts on log-probabilities, so that logits and the probabilities they give lead to the same map.
 
+    Log loss is minimised by Newton's method, the last step being one that promises to lower the mean loss by less than
+    1e-9 of it (1e-8 from 400 classes on, for float32 scores): far less than the chance in a finite calibration set.
+
     Examples
     --------
     >>> VectorScaling(logits=True)
