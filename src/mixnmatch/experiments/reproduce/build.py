@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -77,10 +77,9 @@ def reproduce(
 
     _check_folder(folder, force=force)
     cache, study = cache or folder / CACHE, study or folder / STUDY
-    cache.mkdir(parents=True, exist_ok=True)
     units = 0
     chosen: Any = nullcontext() if backend is None else parallel_config(backend=backend)
-    with chosen:
+    with chosen, _folders(folder, cache):
         if compute:
             units = run(plan, cache, jobs=jobs, progress=progress)
         if compute and "synthetic" in plan.parts:
@@ -92,6 +91,21 @@ def reproduce(
     blocks = study_blocks(study, folder) if "synthetic" in plan.parts else []
     files = write_all(folder, plan, records, command=command, failures=failed, study=blocks)
     return Outcome(units, failed, tuple(files))
+
+
+@contextmanager
+def _folders(*folders: Path) -> Iterator[None]:
+    """Make folders; those that are still empty when something goes wrong are taken away again."""
+    made = [folder for folder in folders if not folder.exists()]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for folder in reversed(made):
+            with suppress(OSError):  # there are results in it
+                folder.rmdir()
+        raise
 
 
 def _check_folder(folder: Path, *, force: bool) -> None:
