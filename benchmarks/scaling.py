@@ -6,8 +6,8 @@ Tables of float32 logits are written to FOLDER (4.4 GB, deleted again); workers,
 chunks. The first sweep has 1000 classes and ever more rows, the second a fixed number of entries in ever more classes,
 up to a language model's vocabulary. Each task runs twice, and the cheaper run counts. Printed are seconds, seconds of
 processor time of all workers together, the largest peak of a worker's memory (of all that is resident, as the kernel
-has noted it since the task began) and what it had before, and the slopes of log processor time: against rows, where 1
-is linear, and against classes, where 0 says that only the number of entries counts.
+has noted it since the task began) and what it had before, and the slopes of log processor time over the largest sizes:
+against rows, where 1 is linear, and against classes, where 0 says that only the number of entries counts.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ TASKS: dict[str, Callable] = {
 }
 MEASURED = ("seconds", "processor seconds", "worker MB", "worker MB before")
 FIELDS = ("sweep", "workers", "rows", "classes", "task", *MEASURED, "load at start")
-# How the cost of a sweep should grow, and along which axis; with few classes work on rows outweighs that on entries.
-SWEEPS = {"rows": ("1 is linear", 0), "classes": ("0: entries count", 100)}
+# What slopes of the cost should be, and how many of the largest sizes they are fitted to: in small tables what workers
+# spend on being workers, and with few classes work on rows, would hide what an entry costs.
+SWEEPS = {"rows": ("1 is linear", 3), "classes": ("0: entries count", 5)}
 
 
 def main() -> None:
@@ -173,13 +174,13 @@ def peak_memory() -> int:
 
 
 def fit_slopes(found: list[dict]) -> dict[tuple[str, str, int], float]:
-    """Slopes of log processor time, each by least squares over all sizes of a sweep."""
+    """Slopes of log processor time, each by least squares over the largest sizes of a sweep."""
     slopes = {}
-    for sweep, (_, least) in SWEEPS.items():
+    for sweep, (_, largest) in SWEEPS.items():
         for task in TASKS:
             for workers in WORKERS:
                 key = (sweep, task, workers)
-                mine = [r for r in found if (r["sweep"], r["task"], r["workers"]) == key and r[sweep] >= least]
+                mine = [r for r in found if (r["sweep"], r["task"], r["workers"]) == key][-largest:]
                 x, y = (np.log([r[name] for r in mine]) for name in (sweep, "processor seconds"))
                 slopes[key] = float(np.polyfit(x, y, 1)[0])
     return slopes

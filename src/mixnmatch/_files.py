@@ -18,7 +18,8 @@ def atomic_write(path: Path, content: bytes | Callable[[Any], None]) -> None:
     The content goes to a new file beside the target, is flushed to disk, and takes the target's place.
     """
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    with _named(path):
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             if callable(content):
@@ -35,10 +36,20 @@ def atomic_write(path: Path, content: bytes | Callable[[Any], None]) -> None:
 
 
 @contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors of the system name the file that was asked for, not the one beside it that nobody knows of."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+@contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """A new folder to write to, that takes the place of ``path`` once all has gone well."""
     path = Path(path)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+    with _named(path):
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
     try:
         yield temporary
         for file in temporary.rglob("*"):

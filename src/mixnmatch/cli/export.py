@@ -56,6 +56,7 @@ def command(
     from mixnmatch.cli.display import plural
     from mixnmatch.cli.inputs import load_map, map_logits
     from mixnmatch.io import check_output
+    from mixnmatch.io.files import check_input
 
     check_output(output, [".onnx", ".pt2"], force=force)
     if scores is not None and classifier is None:
@@ -64,6 +65,8 @@ def command(
     if output.suffix == ".pt2" and classifier is not None:
         msg = "--classifier is for .onnx: in PyTorch, put the module behind your network."
         raise click.UsageError(msg)
+    if classifier is not None:
+        check_input(classifier)
     map_ = load_map(map_file)
     precision = "single" if single else "double"
     if output.suffix == ".onnx":

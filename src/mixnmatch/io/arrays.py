@@ -51,10 +51,7 @@ def read_npz(path: Path, *, logits: bool | None, weights: str | None, need_label
                 if name in members
             }
     except zipfile.BadZipFile as error:
-        why = "is damaged or was cut short" if _starts_like_zip(path) else "is not an .npz file (not a zip archive)"
-        if "CRC" in str(error):
-            why = "is damaged: a checksum does not match"
-        raise FileError(path, why) from None
+        raise _not_a_zip(path, error) from None
     except (zlib.error, EOFError, OSError):  # also of places in the file that do not exist
         raise FileError(path, "is damaged: it cannot be decompressed") from None
     except (NotImplementedError, RuntimeError) as error:  # an unknown compression, or encrypted
@@ -67,6 +64,23 @@ def read_npz(path: Path, *, logits: bool | None, weights: str | None, need_label
         weights=arrays.get("weights"),
         classes=arrays.get("classes"),
     )
+
+
+def npz_names(path: Path) -> set[str]:
+    """Names of the arrays in a file."""
+    check_input(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {name.removesuffix(".npy") for name in archive.namelist()}
+    except zipfile.BadZipFile as error:
+        raise _not_a_zip(path, error) from None
+
+
+def _not_a_zip(path: Path, error: zipfile.BadZipFile) -> FileError:
+    if "CRC" in str(error):
+        return FileError(path, "is damaged: a checksum does not match")
+    cut = _starts_like_zip(path)
+    return FileError(path, "is damaged or was cut short" if cut else "is not an .npz file (not a zip archive)")
 
 
 def _scores_key(path: Path, members: dict[str, str], logits: bool | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -74,9 +74,8 @@ def reproduce(
     """
     _check_folder(folder, force=force)
     cache, study = cache or folder / CACHE, study or folder / STUDY
-    cache.mkdir(parents=True, exist_ok=True)
     units = 0
-    with joblib_backend(backend):
+    with joblib_backend(backend), _folders(folder, cache):
         if compute:
             units = run(plan, cache, jobs=jobs, progress=progress)
         if compute and "synthetic" in plan.parts:
@@ -126,6 +125,21 @@ def _register_ray() -> None:
         msg = "the backend ray needs Ray: pip install ray"
         raise ImportError(msg) from error
     register_ray()
+
+
+@contextmanager
+def _folders(*folders: Path) -> Iterator[None]:
+    """Make folders; those that are still empty when something goes wrong are taken away again."""
+    made = [folder for folder in folders if not folder.exists()]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for folder in reversed(made):
+            with suppress(OSError):  # there are results in it
+                folder.rmdir()
+        raise
 
 
 def _check_folder(folder: Path, *, force: bool) -> None:

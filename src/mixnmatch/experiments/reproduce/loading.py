@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._files import atomic_write
+from mixnmatch._scores import read_labels, read_scores
 from mixnmatch.experiments.images import read_pickle
 from mixnmatch.experiments.reproduce.manifest import PICKLES, Entry
 from mixnmatch.io import FileError, read_table
+from mixnmatch.io.arrays import npz_names
 
 __all__ = ["Data", "load", "parts_of"]
 
@@ -83,8 +85,18 @@ def parts_of(entry: Entry) -> list[Part]:
         table = read_table(path, logits=entry.logits, labels=beside)
         if table.classes is not None or table.labels is None or table.labels.dtype.kind not in "iu":
             raise FileError(path, "labels must be whole numbers, the index of the true class")
-        found.append((table.scores, table.labels.astype(np.int64), table.logits))
+        found.append(_checked(path, table.scores, table.labels.astype(np.int64), table.logits))
     return found
+
+
+def _checked(path: Path, scores: NDArray[Any], labels: NDArray[Any], logits: bool) -> Part:
+    """A part whose numbers can be used; otherwise every method would fail, each by itself."""
+    try:
+        table = read_scores(scores, logits=logits)
+        read_labels(labels, table.n_rows, table.n_classes)
+    except (ValueError, TypeError) as error:
+        raise FileError(path, str(error)) from None
+    return scores, labels, logits
 
 
 def _pickled(path: Path) -> list[Part]:
@@ -105,14 +117,14 @@ def _pickled(path: Path) -> list[Part]:
         ):
             message = f"logits should be numbers, n x L, and labels n whole numbers; got {scores.shape}, {labels.shape}"
             raise FileError(path, message)
-        found.append((scores, labels.astype(np.int64), True))
+        found.append(_checked(path, scores, labels.astype(np.int64), True))
     return found
 
 
 def _top_part(path: Path) -> Part:
+    if not {*TOP_ARRAYS, "labels"} <= npz_names(path):
+        raise FileError(path, f"should hold {', '.join(TOP_ARRAYS)} and labels")
     with np.load(path, allow_pickle=False) as archive:
-        if not {*TOP_ARRAYS, "labels"} <= set(archive.files):
-            raise FileError(path, f"should hold {', '.join(TOP_ARRAYS)} and labels")
         probs, classes = (archive[name][:, 0] for name in TOP_ARRAYS)
         return np.minimum(probs.astype(np.float64), 1.0), (classes == archive["labels"]).astype(np.int64), False
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from mixnmatch.io.arrays import npz_names
 from mixnmatch.io.files import FileError, check_input
 
 __all__ = ["Entry", "read_manifest", "scan", "write_manifest"]
@@ -185,8 +186,6 @@ def scan(folder: Path) -> tuple[Entry, ...]:
     ``X_val`` and ``X_test`` are one classifier; names with cifar10, cifar100 and the like tell the data set. Files
     ending in ``.p``, ``.pkl`` and ``.pickle`` are pairs by themselves.
     """
-    import numpy as np
-
     paths = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in (".npz", *PICKLES))
     if not paths:
         raise FileError(folder, "has no files ending in .npz, .p, .pkl or .pickle")
@@ -206,9 +205,9 @@ def scan(folder: Path) -> tuple[Entry, ...]:
         if files is None:
             continue
         if path.suffix.lower() == ".npz":
-            with np.load(path, allow_pickle=False) as archive:
-                if "labels" not in archive.files or not {"logits", "probs"} & set(archive.files):
-                    continue
+            names = npz_names(path)
+            if "labels" not in names or not {"logits", "probs"} & names:
+                continue
         dataset = next((name for pattern, name in KNOWN if re.search(pattern, model.lower())), "Other")
         entries.append(Entry(dataset, model, files, classes=_columns(files[0])))
     if not entries:
