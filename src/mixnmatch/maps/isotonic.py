@@ -180,9 +180,10 @@ def _gaps(columns: Columns, positives: list[Positives], shape: str) -> list[Gaps
     source, way = columns.source, columns.way
     knots = [Knots(p.scores) for p in positives]
     compiled = source.backend == "numba" and not source.chain and len(knots) == 1
+    compare = compiled and way == "pooled" and shape == "step" and source.scores.logits
     # A compiled kernel does not need its whole block at once, and each block brings gaps of its own: let there be few.
-    size = COUNT_BYTES if compiled else SORT_BYTES
-    if compiled and way == "pooled" and shape == "step" and source.scores.logits:
+    size = COUNT_BYTES if compare or (compiled and source.weight is not None) else SORT_BYTES
+    if compare:
         negatives = source.total(_negatives_of_logits, knots[0], block_bytes=size)
         negatives[1:] += positives[0].weight
         return [Gaps(negatives, np.empty(0), np.empty(0))]
@@ -207,8 +208,10 @@ def _merged(left: list[Gaps], right: list[Gaps]) -> list[Gaps]:
 
 def _block_gaps(block: Block, way: str, knots: list[Knots], shape: str) -> list[Gaps]:
     found = [Gaps.empty(len(k.values) + 1, shape) for k in knots]
-    kernels = block.kernels if len(knots) == 1 else _numpy
-    for part in _pieces(block) if len(knots) == 1 else [block]:
+    # Without weights NumPy's vectorised sort is as fast as placing each entry, and faster among many knots.
+    placed = len(knots) == 1 and block.weight is not None
+    kernels = block.kernels if placed else _numpy
+    for part in _pieces(block) if placed else [block]:
         p = part.probabilities()
         columns = [p] if way == "pooled" else np.ascontiguousarray(take(p, way).T)[:, :, None]
         for scores, k, gaps in zip(columns, knots, found, strict=True):
