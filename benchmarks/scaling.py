@@ -191,6 +191,7 @@ def plot(found: list[dict], slopes: dict[tuple[str, str, int], float], path: Pat
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import NullFormatter
 
     figure, axes = plt.subplots(2, 3, figsize=(13, 8), constrained_layout=True)
     for row, (sweep, (ideal, _)) in enumerate(SWEEPS.items()):
@@ -204,6 +205,7 @@ def plot(found: list[dict], slopes: dict[tuple[str, str, int], float], path: Pat
                     style = {"color": f"C{number}", "marker": "o", "label": label}
                     ax.plot([r[sweep] for r in mine], [r[column] for r in mine], line, **style)
             ax.set(xscale="log", xlabel=sweep, title=f"{column} ({fixed})")
+            ax.xaxis.set_minor_formatter(NullFormatter())
             ax.set_ylim(bottom=0) if column == "worker MB" else ax.set_yscale("log")
         axes[row, 1].legend(fontsize=7, title=f"slope of processor time ({ideal})", title_fontsize=7)
     figure.savefig(path)
