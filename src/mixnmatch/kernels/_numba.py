@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mixnmatch.kernels._numba_exp import JIT, exp, row_max
 from mixnmatch.kernels._numba_gaps import add_gaps, add_gaps_of_logits
 from mixnmatch.kernels._numba_logistic import log_odds_parts, logistic_sums, sigmoid_mixture_rows
-from mixnmatch.kernels._numpy import linear_softmax_into
+from mixnmatch.kernels._numpy import linear_softmax_into, mixture_rows_of_two
 from mixnmatch.kernels.lookup import Piecewise
 
 __all__ = [
@@ -119,6 +119,8 @@ def _brier_rows(x: Any, y: Any, beta: Any, mixture: bool, scratch: Any, out: Any
 
 def brier_rows(x: Block, y: Labels, beta: float) -> Rows:
     """Parts of the squared error and of its derivatives: p_y, dp_y, sum p^2, sum p dp, sum dp^2, Var_p[x]."""
+    if x.shape[1] == 2:
+        return mixture_rows_of_two(x, y, beta, mixture=False)
     out = np.empty((6, len(x)))
     _brier_rows(x, y, x.dtype.type(beta), False, np.empty((1, x.shape[1]), x.dtype), out)
     return out
@@ -126,6 +128,8 @@ def brier_rows(x: Block, y: Labels, beta: float) -> Rows:
 
 def mixture_rows(x: Block, y: Labels, beta: float) -> Rows:
     """Parts of the squared error of w1 softmax(beta x) + w2 softmax(x) + w3 / L."""
+    if x.shape[1] == 2:
+        return mixture_rows_of_two(x, y, beta, mixture=True)
     out = np.empty((11, len(x)))
     _brier_rows(x, y, x.dtype.type(beta), True, np.empty((1, x.shape[1]), x.dtype), out)
     return out

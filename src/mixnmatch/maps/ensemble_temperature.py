@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from typing import Any, ClassVar
 
@@ -172,6 +173,12 @@ def _on_face(gram: NDArray[np.float64], linear: Vector, face: list[int]) -> Vect
     return weights
 
 
+# Bytes of a block of two classes: what a statistic keeps of a row, eleven numbers, is more than the row itself.
+PAIR_BYTES = 1 << 17
+# Rows of the larger sample.
+SECOND_LOOK = 32_768
+
+
 # Squared error: a Gram matrix of the members for each temperature, and a search over the temperature.
 
 
@@ -189,7 +196,9 @@ def _brier_profile(source: RowSource, beta: float, floor: float) -> tuple[float,
     """Least squared error over the weights at ``beta``, its slope and curvature in beta, and the weights."""
     n = source.total_weight()
     u = n / source.n_classes
-    pp, pq, qq, p_y, q_y, pd, qd, slope_y, bend_p, bend_q, bend_y = source.total(_gram_statistic, beta, floor)
+    pp, pq, qq, p_y, q_y, pd, qd, slope_y, bend_p, bend_q, bend_y = source.total(
+        _gram_statistic, beta, floor, block_bytes=PAIR_BYTES if source.n_classes == 2 else None
+    )
     gram = np.array([[pp, pq, u], [pq, qq, u], [u, u, u]])
     linear = np.array([p_y, q_y, u])
     w = simplex_minimum(gram, linear)
@@ -221,8 +230,9 @@ def _fit_brier(source: RowSource, beta_ts: float, floor: float) -> tuple[float, 
 
     scanned = np.array([_brier_profile(look, float(b), floor)[0] for b in beta_ts * SCAN])
     near = [float(beta_ts * SCAN[node]) for node in _local_minima(scanned)[:2]]
-    if look is not source:  # settle on the sample first: what is left to do on all rows is little
-        near = [descend(lambda b: _brier_profile(look, b, floor), beta, tolerance=1e-2, single=single) for beta in near]
+    for look in _samples(source):  # settle on samples first: what is left to do on all rows is little
+        on_look = partial(_brier_profile, look, floor=floor)
+        near = [descend(on_look, beta, tolerance=1e-2, single=single) for beta in near]
     found = [(beta, _brier_profile(look, beta, floor)) for beta in near]
     for start, _ in _promising([(beta, w, value) for beta, (value, _, _, w) in found]):
         # Often temperature scaling is the answer, or next to it: then its own temperature is the better start.
@@ -231,6 +241,13 @@ def _fit_brier(source: RowSource, beta_ts: float, floor: float) -> tuple[float, 
     profile(beta_ts)
     beta, (value, _, _, weights) = min(known.items(), key=lambda item: item[1][0])
     return beta, weights, value
+
+
+def _samples(source: RowSource) -> list[RowSource]:
+    """Samples of the rows, a larger one last where there are many more: on it most starts go the way of all rows."""
+    first, second = source.look(LOOK), source.look(SECOND_LOOK)
+    many = second.n_rows * 4 < source.n_rows
+    return ([] if first is source else [first]) + ([second] if many and second is not first else [])
 
 
 def _local_minima(values: Vector) -> list[int]:
@@ -411,8 +428,8 @@ def _fit_nll(source: RowSource, beta_ts: float, floor: float) -> tuple[float, Ve
         return lambda beta, w: rows.total(_nll_statistic, beta, w, floor)
 
     starts = [(beta, w, value) for value, beta, w in _scan_nll(look, beta_ts, floor)[:2]]
-    if look is not source:  # settle on the sample first: what is left to do on all rows is little
-        starts = [_newton(on(look), beta, w, tolerance=1e-5) for beta, w, _ in starts]
+    for sample in _samples(source):  # settle on samples first: what is left to do on all rows is little
+        starts = [_newton(on(sample), beta, w, tolerance=1e-5) for beta, w, _ in starts]
     fits = [_newton(on(source), beta, w) for beta, w in _promising(starts)]
     corners = source.total(_corner_statistic, beta_ts, floor)
     fits += [(beta_ts, np.eye(3)[k], float(corners[k])) for k in range(3)]
