@@ -25,6 +25,9 @@ Rows = NDArray[np.float64]
 
 __all__ = ["accuracy", "brier_score", "log_loss"]
 
+# Entries whose errors are computed at a time, in float64: they stay in the cache.
+ERROR_ENTRIES = 1 << 16
+
 
 def brier_score(
     scores: Any,
@@ -190,9 +193,15 @@ def brier_rows(block: Block) -> Rows:
         for k in range(p.shape[1]):
             total += np.square(p[:, k].astype(np.float64) - (y == k))
         return total
-    error = np.array(p, dtype=np.float64)
-    error[np.arange(len(error)), y] -= 1.0
-    return np.asarray(np.einsum("ij,ij->i", error, error))
+    total, step = np.empty(len(p)), max(1, ERROR_ENTRIES // p.shape[1])
+    errors = np.empty((min(step, len(p)), p.shape[1]))
+    for start in range(0, len(p), step):
+        labels = y[start : start + step]
+        error = errors[: len(labels)]
+        error[...] = p[start : start + step]
+        error[np.arange(len(labels)), labels] -= 1.0
+        np.einsum("ij,ij->i", error, error, out=total[start : start + step])
+    return total
 
 
 def half_brier_rows(block: Block) -> Rows:
