@@ -60,7 +60,7 @@ REASONS: dict[tuple[str, str, str], str] = {
     ("metric", "ece", "fit"): _SMALL,
     ("metric", "brier", "fit"): _SMALL,
     ("league", "accuracy-preserving", "brier"): (
-        "Mean scores of the two are within each other's interval; `iop` alone is hard to beat where a stack has to learn "
-        "its weights from the same rows."
+        "The mean scores of the two are not told apart by the interval; `iop` alone is hard to beat where a stack has "
+        "to learn its weights from the same rows."
     ),
 }
