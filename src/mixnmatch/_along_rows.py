@@ -1,4 +1,4 @@
-"""Sums, winners and picks along the rows of a table: NumPy's own reductions are slow where rows are short."""
+"""Sums, winners and picks along the rows of a table, and rows of two: NumPy itself is slow where rows are short."""
 
 from __future__ import annotations
 
@@ -31,3 +31,11 @@ def picked(x: NDArray[Any], columns: NDArray[np.intp]) -> NDArray[Any]:
     if not x.flags.c_contiguous:
         return np.asarray(x[np.arange(len(x)), columns])
     return x.ravel().take(np.arange(0, x.size, x.shape[1]) + columns)
+
+
+def two_columns(positive: NDArray[Any], *, logits: bool = False) -> NDArray[np.float64]:
+    """Scores of both classes from those of the positive one."""
+    both = np.empty((len(positive), 2))
+    both[:, 1] = positive
+    both[:, 0] = 0.0 if logits else 1 - both[:, 1]
+    return both

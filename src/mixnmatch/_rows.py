@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch import kernels
-from mixnmatch._along_rows import row_sums
+from mixnmatch._along_rows import picked, row_sums, two_columns
 from mixnmatch._dask import is_dask, map_chunks, reduce_chunks, rows_like
+from mixnmatch._folds import Fold, fold_of
 from mixnmatch._passes import add, asked_backend, light_bytes, row_ranges, run_blocks, total
 from mixnmatch._scores import ROUNDING, Scores
 
@@ -29,8 +30,6 @@ SMALLEST_PROBABILITY = 1e-37
 ODDS_ENTRIES = 1 << 26
 # A first look at the rows copies at most so many entries of the table.
 LOOK_ENTRIES = 1 << 24
-# Every fold is a fit, and a fitted map that is kept.
-MOST_FOLDS = 1000
 
 
 @dataclass(frozen=True)
@@ -102,20 +101,18 @@ class Block:
 
     def label_probabilities(self) -> NDArray[Any]:
         """Probability of each row's label, to the last bit that of :meth:`probabilities`, without all the others."""
-        rows = np.arange(len(self.values))
         if self.form != "logits":
-            return np.asarray(self.probabilities()[rows, self.y])
+            return picked(self.probabilities(), self.y)
         e = _leads(self.values)
         np.exp(e, out=e)
-        return np.asarray(e[rows, self.y] / e.sum(axis=1))
+        return np.asarray(picked(e, self.y) / e.sum(axis=1))
 
     def log_probabilities(self) -> NDArray[np.float64]:
         """Logarithms of the probabilities in float64, zeros as -inf."""
         if self.form == "log-probabilities":
             return self.values
         if self.form == "logits":
-            u = self.values.astype(np.float64)
-            u -= u.max(axis=1, keepdims=True)
+            u = _leads(self.values)
             u -= np.log(np.exp(u).sum(axis=1, keepdims=True))
             return u
         with np.errstate(divide="ignore"):
@@ -129,39 +126,6 @@ class Block:
         """
         wide = replace(self, values=self.values.astype(np.float64, copy=False))
         return replace(self, values=fitted._log_proba(wide), form="log-probabilities")
-
-
-@dataclass(frozen=True)
-class Fold:
-    """One fold of ``n_folds``: a row belongs to the fold that a hash of its index says, wherever it is stored."""
-
-    index: int
-    n_folds: int
-    keep: bool  # True: only the rows of the fold; False: all others
-    seed: int = 0
-
-    def members(self, index: NDArray[np.intp] | range) -> NDArray[np.bool_]:
-        """Which of the rows take part."""
-        inside: NDArray[np.bool_] = fold_of(index, self.n_folds, self.seed) == self.index
-        return inside if self.keep else ~inside
-
-
-def check_folds(cv: Any) -> None:
-    """Raise an error unless ``cv`` is a number of folds."""
-    if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or not 2 <= cv <= MOST_FOLDS:
-        msg = f"cv must be a number of folds from 2 to {MOST_FOLDS}, got {cv!r}"
-        raise ValueError(msg)
-
-
-def fold_of(index: NDArray[np.intp] | range, n_folds: int, seed: int = 0) -> NDArray[np.intp]:
-    """Fold of each row index: a 64-bit mix of the index, so that order carries nothing."""
-    if not isinstance(seed, int | np.integer):
-        msg = f"random_state must be a whole number, got {seed!r}"
-        raise ValueError(msg)
-    h = np.asarray(index, dtype=np.uint64) + np.uint64((int(seed) * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % 2**64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        h = (h ^ (h >> np.uint64(shift))) * np.uint64(factor)
-    return ((h ^ (h >> np.uint64(31))) % np.uint64(n_folds)).astype(np.intp)
 
 
 @dataclass(frozen=True)
@@ -324,7 +288,7 @@ class RowSource:
         labels = None if self.labels is None else self.labels[start:stop]
         weight = None if self.weight is None else self.weight[start:stop]
         if self.scores.vector:
-            values = _two_columns(values, self.scores.logits)
+            values = two_columns(values, logits=self.scores.logits)
         index = range(start, stop) if self.index is None else self.index[start:stop]
         chosen = self._chosen(index, weight)
         if chosen is not None:
@@ -480,10 +444,3 @@ def _smallest_positive(block: Block) -> float:
 def _leads(values: NDArray[Any]) -> NDArray[np.float64]:
     """Logits less the largest of their row."""
     return np.asarray(np.subtract(values, values.max(axis=1, keepdims=True), dtype=np.float64))
-
-
-def _two_columns(values: NDArray[Any], logits: bool) -> NDArray[np.float64]:
-    both = np.empty((len(values), 2))
-    both[:, 1] = values
-    both[:, 0] = 0.0 if logits else 1 - both[:, 1]
-    return both

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mixnmatch._rows import Block, RowSource, fold_of, refuse_dask
+from mixnmatch._folds import fold_of
+from mixnmatch._rows import Block, RowSource, refuse_dask
 from mixnmatch.evaluation._means import Moments, block_moments, finite
 from mixnmatch.evaluation._outcomes import choose_problem
 from mixnmatch.evaluation.scores import brier_rows, log_loss_rows

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from mixnmatch.export.graph import Tensor
 
 Array = NDArray[np.float64]
-# Two ways to compute exp(u) differ by about |u| times this, relatively.
 REALS = {"double": np.float64, "single": np.float32}
 # Slopes up to this are added to steps without a loss of digits.
 GENTLE = 1e-3
 # How often a number's square root may be taken, so that cells of equal width hold few of the knots, many of which are
 # close to 0; and how many cells there may be.
 ROOTS, MOST_CELLS = range(5), 1 << 12
+# Two ways to compute exp(u) differ by about |u| times this, relatively.
 ROUNDING = {"double": 64 * np.finfo(np.float64).eps, "single": 4 * np.finfo(np.float32).eps}
 
 

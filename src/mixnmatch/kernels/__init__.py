@@ -20,14 +20,14 @@ Both modules offer
     add the entries to what is known of each gap between sorted knots
 ``add_gaps_of_logits(x, y, row_weight, knots, weight)``
     the same for the softmax of rows, all but the label's entry, and without the rows where rounding decides
-
 ``log_odds_parts(x, lowest, logits=...)``
     log p and log(1 - p) of every entry, of logits or of log-probabilities
 ``logistic_sums(first, second, positive, weight, theta, targets, loss)``
     loss, gradient and curvature of K binary fits p = sigmoid(a first + b second + c), each a row of K x m tables
 
 on a contiguous block ``x`` of float32 or float64 rows. Row results are float64 and depend on the row alone, so that a
-sum over rows does not depend on how they were cut into blocks.
+sum over rows does not depend on how they were cut into blocks. One kernel is compiled only: ``sigmoid_mixture_rows``
+does for logistic families what ``ensemble_statistic`` of ``maps/ensemble.py`` does for any.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._rows import Block, RowSource, check_folds
+from mixnmatch._folds import check_folds
+from mixnmatch._rows import Block, RowSource
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.trivial import Identity
 

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from mixnmatch import kernels
-from mixnmatch._along_rows import winners
+from mixnmatch._along_rows import two_columns, winners
 from mixnmatch._dask import is_dask, known_rows, map_chunks, one_class_chunk, reduce_chunks, rows_like
 from mixnmatch._passes import asked_backend, row_ranges, run_blocks, single_threaded_blas
 from mixnmatch._rows import Block, RowSource
@@ -284,14 +284,6 @@ class BinaryMap(CalibrationMap):
 
     def _proba(self, block: Block) -> NDArray[Any]:
         return two_columns(self._transform_columns(block, "positive")[:, 0])
-
-
-def two_columns(positive: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Probabilities of both classes from those of the positive one."""
-    both = np.empty((len(positive), 2))
-    np.subtract(1, positive, out=both[:, 0])
-    both[:, 1] = positive
-    return both
 
 
 def check_smoothing(smoothing: Any) -> None:

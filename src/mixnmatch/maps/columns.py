@@ -23,10 +23,6 @@ class Entries:
     positive: NDArray[np.bool_]
     weight: NDArray[np.float64] | None
 
-    def weighted(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sum of values (m x K, or m x K x ...) over rows."""
-        return np.asarray(values.sum(axis=0) if self.weight is None else np.tensordot(self.weight, values, axes=1))
-
 
 def weighted_count(index: NDArray[Any], weight: NDArray[Any] | None, size: int) -> NDArray[np.float64]:
     """Total weight, or number without weights, of each index from 0 to ``size``."""

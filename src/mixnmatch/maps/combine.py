@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mixnmatch._along_rows import row_sums
+from mixnmatch._along_rows import row_sums, two_columns
 from mixnmatch._rows import Block, RowSource
-from mixnmatch.maps.base import BinaryMap, CalibrationMap, check_smoothing, mix_with_uniform, two_columns
+from mixnmatch.maps.base import BinaryMap, CalibrationMap, check_smoothing, mix_with_uniform
 from mixnmatch.maps.columns import Columns
 from mixnmatch.maps.external import binary_map
 

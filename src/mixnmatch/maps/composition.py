@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mixnmatch._rows import Block, RowSource, check_folds
+from mixnmatch._folds import check_folds
+from mixnmatch._rows import Block, RowSource
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 

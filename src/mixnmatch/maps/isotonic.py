@@ -181,7 +181,7 @@ def _gaps(columns: Columns, positives: list[Positives], shape: str) -> list[Gaps
     """Second pass: what lies in each gap, added up over blocks."""
     source, way = columns.source, columns.way
     knots = [Knots(p.scores) for p in positives]
-    many = len(knots) == 1 and source.n_entries > SEARCH_FROM * len(knots[0].values)
+    many = source.n_entries > SEARCH_FROM * len(knots[0].values)
     search = source.backend == "numba" and len(knots) == 1 and (many or source.weight is not None)
     compiled = search and not source.chain
     # A compiled kernel does not need its whole block at once, and each block brings gaps of its own: let there be few.

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from mixnmatch._folds import fold_of
 from mixnmatch._passes import row_ranges
-from mixnmatch._rows import RowSource, fold_of
+from mixnmatch._rows import RowSource
 from mixnmatch.evaluation.error import calibration_error
 from mixnmatch.evaluation.estimators import ResidualKernel
 from mixnmatch.evaluation.gain import CalibrationGain, calibration_gain

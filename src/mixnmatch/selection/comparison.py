@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mixnmatch._rows import RowSource, check_folds, fold_of
+from mixnmatch._folds import check_folds, fold_of
+from mixnmatch._rows import RowSource
 from mixnmatch.evaluation._means import MeanEstimate, check_confidence
 from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.evaluation.result import CalibrationError

@@ -1,0 +1,45 @@
+"""Folds of rows: a row belongs to one by a hash of its index, wherever it is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Every fold is a fit, and a fitted map that is kept.
+MOST_FOLDS = 1000
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One fold of ``n_folds``: a row belongs to the fold that a hash of its index says, wherever it is stored."""
+
+    index: int
+    n_folds: int
+    keep: bool  # True: only the rows of the fold; False: all others
+    seed: int = 0
+
+    def members(self, index: NDArray[np.intp] | range) -> NDArray[np.bool_]:
+        """Which of the rows take part."""
+        inside: NDArray[np.bool_] = fold_of(index, self.n_folds, self.seed) == self.index
+        return inside if self.keep else ~inside
+
+
+def check_folds(cv: Any) -> None:
+    """Raise an error unless ``cv`` is a number of folds."""
+    if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or not 2 <= cv <= MOST_FOLDS:
+        msg = f"cv must be a number of folds from 2 to {MOST_FOLDS}, got {cv!r}"
+        raise ValueError(msg)
+
+
+def fold_of(index: NDArray[np.intp] | range, n_folds: int, seed: int = 0) -> NDArray[np.intp]:
+    """Fold of each row index: a 64-bit mix of the index, so that order carries nothing."""
+    if not isinstance(seed, int | np.integer):
+        msg = f"random_state must be a whole number, got {seed!r}"
+        raise ValueError(msg)
+    h = np.asarray(index, dtype=np.uint64) + np.uint64((int(seed) * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % 2**64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        h = (h ^ (h >> np.uint64(shift))) * np.uint64(factor)
+    return ((h ^ (h >> np.uint64(31))) % np.uint64(n_folds)).astype(np.intp)
