@@ -12,6 +12,7 @@ from mixnmatch import (
 )
 from mixnmatch._rows import RowSource
 from mixnmatch._scores import read_scores
+from mixnmatch.maps import scaling
 from mixnmatch.maps._linear_passes import (
     Problem,
     gradient_statistic,
@@ -222,6 +223,25 @@ def test_strength_of_dirichlet_is_chosen_on_held_out_rows():
     assert nll(chosen.predict_proba(test_logits), test_y) < nll(fixed.predict_proba(test_logits), test_y)
 
 
+def test_path_of_strengths_starts_where_the_classes_ask_for_it():
+    few = scaling._path(10, 4000.0)
+    assert (few[0], few[-1]) == (1e4, 1e-4)
+    np.testing.assert_allclose(np.diff(np.log10(few)), -0.5)
+    many = scaling._path(1000, 20_000.0)
+    # a tenth of the ridge of SMS, L (L - 1) / n, or more: 2 lambda / (L (L - 1))
+    assert 2 * many[0] / (1000 * 999) >= 0.1 * 1000 * 999 / 20_000 > 2 * many[1] / (1000 * 999)
+    np.testing.assert_allclose(np.diff(np.log10(many)), -1)
+
+
+def test_strength_with_many_classes_is_chosen_on_held_out_rows():
+    logits, y = make_problem(400, 201, sharpness=1.0, seed=1, dtype=np.float32)  # nothing to learn but noise
+    chosen = DirichletScaling(logits=True).fit(logits, y)
+    assert chosen.strength_ >= 1e4
+    test_logits, test_y = make_problem(2000, 201, sharpness=1.0, seed=2, dtype=np.float32)
+    weak = DirichletScaling(logits=True, strength=1e3).fit(logits, y)
+    assert nll(chosen.predict_proba(test_logits), test_y) < nll(weak.predict_proba(test_logits), test_y)
+
+
 def test_injectivity_is_told_from_the_fitted_matrix(skewed):
     logits, y, _ = skewed
     fitted = VectorScaling(logits=True).fit(logits, y)
@@ -236,8 +256,8 @@ def test_injectivity_is_told_from_the_fitted_matrix(skewed):
 
 def test_thousand_classes_fit():
     logits, y = make_problem(400, 1000, dtype=np.float32)
-    for kind in (StructuredMatrixScaling, DirichletScaling):
-        p = kind(logits=True).fit(logits, y).predict_proba(logits[:5])
+    for made in (StructuredMatrixScaling(logits=True), DirichletScaling(logits=True, strength=1e9)):
+        p = made.fit(logits, y).predict_proba(logits[:5])
         assert p.shape == (5, 1000)
         np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5)
 

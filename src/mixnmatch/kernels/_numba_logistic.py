@@ -70,9 +70,12 @@ def _log_odds_of_two_into(x: Any, lowest: Any, log_p: Any, log_not: Any) -> None
 
 def log_odds_parts(x: NDArray[Any], lowest: float, *, logits: bool) -> tuple[Rows, Rows]:
     """Log p and log(1 - p) of every entry, neither below ``lowest``, of logits or of log-probabilities."""
+    if x.shape[1] == 2 and not logits:  # what is not the one is the other
+        clipped = np.maximum(x, lowest, dtype=np.float64)
+        return clipped, clipped[:, ::-1].copy()
     x = np.ascontiguousarray(x)
     log_p, log_not = np.empty(x.shape), np.empty(x.shape)
-    if logits and x.shape[1] == 2:
+    if x.shape[1] == 2:
         _log_odds_of_two_into(x, lowest, log_p, log_not)
     else:
         _log_odds_into(x, logits, lowest, np.empty(x.shape[1]), log_p, log_not)

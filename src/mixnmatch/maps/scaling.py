@@ -13,10 +13,11 @@ from mixnmatch.maps._linear_passes import Problem, gradient_statistic, scaled_ro
 from mixnmatch.maps._linear_solver import ROUGH, Penalty, solve
 from mixnmatch.maps.linear import SoftmaxLinear
 
-# Strengths of ODIR that are tried, from strong to weak.
-PATH = 10.0 ** np.arange(4.0, -4.5, -0.5)
-# Above so many classes the strength is not searched for: a path would take hours.
-SEARCH_TO = 200
+# Strengths of ODIR that are tried, as powers of ten: from this one, or a stronger one, down to that one.
+STRONGEST, WEAKEST = 4.0, -4.0
+# Up to so many classes half powers are tried too; with more of them a fit takes minutes.
+FINE_TO = 200
+# Where there are no rows to choose it on.
 FIXED_STRENGTH = 1.0
 
 
@@ -170,8 +171,9 @@ class DirichletScaling(SoftmaxLinear):
     Parameters
     ----------
     strength : float, optional
-        The strength lambda. If not given it is chosen on a fifth of the rows from one warm-started path of strengths
-        from 10000 down to 1e-4, and the map is fitted to all rows with it; above 200 classes it is 1.
+        The strength lambda. If not given it is chosen on a fifth of the rows from one warm-started path of strengths,
+        and the map is fitted to all rows with it. The path goes down from 10000 (from more where L^4 / n is above
+        200000, since lambda is divided by the number of entries), until a power of ten has brought nothing.
     loss : {"nll", "brier"}
         What is minimised on the calibration set.
     random_state : int
@@ -222,8 +224,6 @@ class DirichletScaling(SoftmaxLinear):
     def _fit(self, source: RowSource) -> dict[str, Any]:
         problem = self._problem(source)
         strength, start = self.strength, None
-        if strength is None and source.n_classes > SEARCH_TO:
-            strength = FIXED_STRENGTH
         if strength is None:
             strength, start = self._search(source, problem)
         rows = scaled_rows(source, problem)
@@ -243,18 +243,23 @@ class DirichletScaling(SoftmaxLinear):
         if min(rest.total_weight(), held_out.total_weight()) <= 0:
             return FIXED_STRENGTH, None
         seen, unseen = scaled_rows(rest, problem), scaled_rows(held_out, problem)
-        theta, best, least, worse = None, float(PATH[0]), np.inf, 0
-        kept = None
-        for strength in PATH:
-            theta, _ = solve(seen, problem, self._odir(rest, problem, float(strength)), theta, tolerance=ROUGH)
+        strengths = _path(source.n_classes, rest.total_weight())
+        theta, best, least, kept = None, strengths[0], np.inf, None
+        for strength in strengths:
+            if strength < 0.09 * best:
+                break
+            theta, _ = solve(seen, problem, self._odir(rest, problem, strength), theta, tolerance=ROUGH)
             value = float(unseen.total(gradient_statistic, problem, theta)[0])
             if value < least:
-                best, least, worse, kept = float(strength), value, 0, theta
-            else:
-                worse += 1
-            if worse == 2:
-                break
+                best, least, kept = strength, value, theta
         return best, kept
+
+
+def _path(n_classes: int, n: float) -> list[float]:
+    """Strengths to try, from strong to weak; the first holds an entry back no less than a tenth of what SMS would."""
+    step = 0.5 if n_classes <= FINE_TO else 1.0
+    strongest = max(STRONGEST, np.ceil(np.log10(n_classes**4 / (20 * n)) / step) * step)
+    return [float(10.0**power) for power in np.arange(strongest, WEAKEST - step / 2, -step)]
 
 
 def _check_positive(name: str, value: Any) -> None:
