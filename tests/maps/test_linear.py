@@ -224,12 +224,10 @@ def test_strength_of_dirichlet_is_chosen_on_held_out_rows():
 
 
 def test_path_of_strengths_starts_where_the_classes_ask_for_it():
-    few = scaling._path(10, 4000.0)
-    assert (few[0], few[-1]) == (1e4, 1e-4)
-    np.testing.assert_allclose(np.diff(np.log10(few)), -0.5)
+    assert scaling._path(100, 50.0) is scaling.PATH
     many = scaling._path(1000, 20_000.0)
-    # a tenth of the ridge of SMS, L (L - 1) / n, or more: 2 lambda / (L (L - 1))
-    assert 2 * many[0] / (1000 * 999) >= 0.1 * 1000 * 999 / 20_000 > 2 * many[1] / (1000 * 999)
+    # at first the ridge of SMS, L (L - 1) / n, or more: 2 lambda / (L (L - 1))
+    assert 2 * many[0] / (1000 * 999) >= 1000 * 999 / 20_000 > 2 * many[1] / (1000 * 999)
     np.testing.assert_allclose(np.diff(np.log10(many)), -1)
 
 

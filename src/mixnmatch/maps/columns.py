@@ -100,16 +100,20 @@ class Columns:
         """``statistic(block, way, *args)`` for every block."""
         return self.source.map_blocks(statistic, self.way, *args, block_bytes=block_bytes)
 
-    def gathered(self) -> list[tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.float64] | None]]:
-        """All entries of each problem in memory: scores, labels and weights if any, in the order of the rows."""
-        shape = self.n_problems, self.source.n_entries if self.way == "pooled" else self.source.n_rows
+    def gathered(
+        self, problems: slice = slice(None)
+    ) -> list[tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.float64] | None]]:
+        """All entries of each problem, or of some, in memory: scores, labels and weights if any, in order of rows."""
+        wanted = len(range(self.n_problems)[problems])
+        shape = wanted, self.source.n_entries if self.way == "pooled" else self.source.n_rows
         scores, positive, weight = None, np.empty(shape, dtype=bool), []
         start = stop = 0
         for part in self.map_blocks(entries):
             if scores is None:
                 scores = np.empty(shape, part.scores.dtype)
             start, stop = stop, stop + len(part.scores)
-            scores[:, start:stop], positive[:, start:stop] = part.scores.T, part.positive.T
+            scores[:, start:stop] = part.scores[:, problems].T
+            positive[:, start:stop] = part.positive[:, problems].T
             if part.weight is not None:
                 weight.append(part.weight)
         assert scores is not None

@@ -13,10 +13,8 @@ from mixnmatch.maps._linear_passes import Problem, gradient_statistic, scaled_ro
 from mixnmatch.maps._linear_solver import ROUGH, Penalty, solve
 from mixnmatch.maps.linear import SoftmaxLinear
 
-# Strengths of ODIR that are tried, as powers of ten: from this one, or a stronger one, down to that one.
-STRONGEST, WEAKEST = 4.0, -4.0
-# Up to so many classes half powers are tried too; with more of them a fit takes minutes.
-FINE_TO = 200
+# Strengths of ODIR that are tried, from strong to weak, up to so many classes.
+PATH, FINE_TO = 10.0 ** np.arange(4.0, -4.5, -0.5), 200
 # Where there are no rows to choose it on.
 FIXED_STRENGTH = 1.0
 
@@ -172,8 +170,9 @@ class DirichletScaling(SoftmaxLinear):
     ----------
     strength : float, optional
         The strength lambda. If not given it is chosen on a fifth of the rows from one warm-started path of strengths,
-        and the map is fitted to all rows with it. The path goes down from 10000 (from more where L^4 / n is above
-        200000, since lambda is divided by the number of entries), until a power of ten has brought nothing.
+        and the map is fitted to all rows with it. The path goes down from 10000 by half powers of ten, above 200
+        classes by whole ones from L^4 / 2n on, where the ridge is that of SMS; it ends when a power of ten has brought
+        nothing.
     loss : {"nll", "brier"}
         What is minimised on the calibration set.
     random_state : int
@@ -244,8 +243,8 @@ class DirichletScaling(SoftmaxLinear):
             return FIXED_STRENGTH, None
         seen, unseen = scaled_rows(rest, problem), scaled_rows(held_out, problem)
         strengths = _path(source.n_classes, rest.total_weight())
-        theta, best, least, kept = None, strengths[0], np.inf, None
-        for strength in strengths:
+        theta, best, least, kept = None, float(strengths[0]), np.inf, None
+        for strength in map(float, strengths):
             if strength < 0.09 * best:
                 break
             theta, _ = solve(seen, problem, self._odir(rest, problem, strength), theta, tolerance=ROUGH)
@@ -255,11 +254,12 @@ class DirichletScaling(SoftmaxLinear):
         return best, kept
 
 
-def _path(n_classes: int, n: float) -> list[float]:
-    """Strengths to try, from strong to weak; the first holds an entry back no less than a tenth of what SMS would."""
-    step = 0.5 if n_classes <= FINE_TO else 1.0
-    strongest = max(STRONGEST, np.ceil(np.log10(n_classes**4 / (20 * n)) / step) * step)
-    return [float(10.0**power) for power in np.arange(strongest, WEAKEST - step / 2, -step)]
+def _path(n_classes: int, n: float) -> NDArray[np.float64]:
+    """Strengths to try. They are divided by the number of entries: the more classes, the stronger they must be."""
+    if n_classes <= FINE_TO:
+        return PATH
+    strongest = max(4.0, np.ceil(np.log10(n_classes**4 / (2 * n))))
+    return 10.0 ** np.arange(strongest, -4.5, -1.0)
 
 
 def _check_positive(name: str, value: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -17,8 +17,9 @@ from mixnmatch.maps.columns import Columns, entries, weighted_count
 
 T = TypeVar("T")
 Vector = NDArray[np.float64]
-# Up to so many entries they are sorted in memory; beyond, and on Dask, passes over the rows find where bins end.
-SORTED_ENTRIES = 1 << 25
+# So many entries are sorted in memory at a time, some of the problems in each of so many passes over the rows. If that
+# does not do, and on Dask, other passes find where bins end.
+SORTED_ENTRIES, MOST_PASSES = 1 << 25, 16
 # Counters of a pass.
 CELLS = 1 << 20
 # Non-negative floats below 2 are ordered like their bits, of which so many can be set.
@@ -169,16 +170,27 @@ def goals(total: float, numbers: NDArray[np.intp], bins: NDArray[np.intp] | int)
 def map_tables(columns: Columns, bin_counts: Sequence[int], work: Callable[[ScoreTable], T]) -> list[T]:
     """``work(table)`` for a table of each problem that can be cut into these numbers of bins of equal mass."""
     source = columns.source
-    if not source.on_dask and source.n_entries <= SORTED_ENTRIES:
-        gathered = columns.gathered()
-        one_each = [(k, k + 1) for k in range(columns.n_problems)]
-        return list(run_blocks(lambda k, _: work(_sorted_table(*gathered[k])), one_each))
+    at_a_time = _sorted_together(columns)
+    if at_a_time:
+        parts = [slice(k, k + at_a_time) for k in range(0, columns.n_problems, at_a_time)]
+        return [one for part in parts for one in _map_sorted(columns.gathered(part), work)]
     total = columns.entry_weight()
     wanted = np.unique(np.concatenate([goals(total, np.arange(1, bins), bins) for bins in bin_counts]))
     distinct = columns.total(_distinct, max(bin_counts)).scores
     ends = _ends_of_bins(columns, wanted)
     groups = source.total(_groups, columns.way, ends, combine=_merged)
     return [work(_table(*parts)) for parts in zip(ends, groups, distinct, strict=True)]
+
+
+def _sorted_together(columns: Columns) -> int:
+    """How many of the problems are to be sorted in memory at a time, 0 if none."""
+    together = SORTED_ENTRIES * columns.n_problems // columns.source.n_entries
+    return 0 if columns.source.on_dask or together * MOST_PASSES < columns.n_problems else together
+
+
+def _map_sorted(gathered: list[Any], work: Callable[[ScoreTable], T]) -> Iterator[T]:
+    one_each = [(k, k + 1) for k in range(len(gathered))]
+    return run_blocks(lambda k, _: work(_sorted_table(*gathered[k])), one_each)
 
 
 def _sorted_table(scores: NDArray[Any], positive: NDArray[np.bool_], weight: Vector | None) -> ScoreTable:
