@@ -95,6 +95,13 @@ def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, com
     return result
 
 
+def unless_error(found: Any) -> Any:
+    """What a reduction found; an error that it found is raised here, where the user is."""
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
 def _large_graphs_allowed() -> AbstractContextManager[Any]:
     """No warning of large graphs; before `distributed` is loaded its settings must be left alone."""
     import dask

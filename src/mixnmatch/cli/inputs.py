@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._scores import read_labels, read_scores, read_weight
+from mixnmatch._labels import read_labels
+from mixnmatch._scores import read_scores
+from mixnmatch._weights import read_weight
 from mixnmatch.cli.command import in_command_line_words
 from mixnmatch.cli.display import plural
 from mixnmatch.cli.options import Reading

@@ -18,9 +18,11 @@ from sklearn.utils.validation import check_is_fitted
 from mixnmatch import kernels
 from mixnmatch._along_rows import two_columns, winners
 from mixnmatch._dask import is_dask, known_rows, map_chunks, one_class_chunk, reduce_chunks, rows_like
+from mixnmatch._labels import read_labels
 from mixnmatch._passes import asked_backend, row_ranges, run_blocks, single_threaded_blas
 from mixnmatch._rows import Block, RowSource
-from mixnmatch._scores import Scores, is_number, read_labels, read_scores, read_weight, shape_scores
+from mixnmatch._scores import Scores, is_number, read_scores, shape_scores
+from mixnmatch._weights import read_weight
 
 if TYPE_CHECKING:
     from mixnmatch.maps.composition import Composition

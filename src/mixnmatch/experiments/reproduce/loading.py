@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._files import atomic_write
-from mixnmatch._scores import read_labels, read_scores
+from mixnmatch._labels import read_labels
+from mixnmatch._scores import read_scores
 from mixnmatch.experiments.images import read_pickle
 from mixnmatch.experiments.reproduce.manifest import PICKLES, Entry
 from mixnmatch.io import FileError, read_table
