@@ -130,6 +130,11 @@ def test_piecewise_functions_are_exact_at_and_between_knots(backend, dtype, step
     for column, span in enumerate((slice(0, 30), slice(30, None))):
         part = Piecewise(knots[span], values[span], slopes[span], (0.5, 0.75)[column])
         np.testing.assert_allclose(two[:, column], part(exact[:, 0]), rtol=1e-14, atol=1e-16)
+    for few in np.array_split(np.arange(len(x)), 100):  # so few rows that all columns may be searched together
+        again = np.empty((len(few), 2))
+        pair = np.hstack([x, x])[few]
+        backend.interpolate_columns_into(pair, knots, values, slopes, np.array([0.5, 0.75]), offsets, again)
+        np.testing.assert_array_equal(again, two[few])
 
 
 def test_lookup_tables_bracket_every_number():

@@ -145,7 +145,8 @@ def memory(size: float | None) -> str:
 def speed_losses(found: list[Pair]) -> str:
     """A row for each method and size where a peer is faster or needs less memory, and why; empty if there is none."""
     words = {"fit": "time", "apply": "time to apply", "fit_memory": "memory", "apply_memory": "memory to apply"}
-    cells, reasons = [], {}
+    cells: list[list[str]] = []
+    reasons: dict[str, dict[str, None]] = {}  # of each reason, what it explains, once
     for pair in found:
         kind, size, twin = pair.peer["kind"], pair.peer["size"], pair.peer["twin"]
         for column, word in words.items():
@@ -156,19 +157,20 @@ def speed_losses(found: list[Pair]) -> str:
             both = [show(number(row, column)) for row in (pair.ours, pair.peer)]
             cells.append([twin, size, word, pair.label, *both, times(ratio)])
             if (kind, twin, column) in REASONS:
-                reasons[twin, word] = REASONS[kind, twin, column]
+                reasons.setdefault(REASONS[kind, twin, column], {})[f"{twin}, {word}"] = None
     failed = [row for row in {id(pair.ours): pair.ours for pair in found}.values() if row["problem"]]
     cells += [[row["twin"], row["size"], "ours failed", "", row["problem"], "", ""] for row in failed]
     if not cells:
         return ""
     head = ["method", "size", "what", "peer", "ours", "theirs", "theirs / ours"]
-    why = "".join(f"- {twin}, {word}: {reason}\n" for (twin, word), reason in reasons.items())
+    why = "".join(f"- {'; '.join(what)}: {reason}\n" for reason, what in reasons.items())
     return table(head, cells) + ("\n" + why if why else "")
 
 
 def quality_losses(results: list[Result]) -> str:
     """A line for each league in which ours is not first, and each method that is better than it beyond doubt."""
     lines = []
+    reasons: dict[str, None] = {}
     for result in results:
         own = f"{OURS}: {result.auto}"
         names = [line.method for line in result.lines]
@@ -176,15 +178,16 @@ def quality_losses(results: list[Result]) -> str:
         title = f"{result.group}, {result.kind} league by {score_name(result.score)}"
         if ahead:
             place = f"`{result.auto}` is at place {len(ahead) + 1} of {len(names)}"
-            reason = REASONS.get(("league", result.kind, result.score), "")
-            lines.append(f"- {title}: {place}, behind {', '.join(ahead)}. {reason}".rstrip())
+            reasons[REASONS.get(("league", result.kind, result.score), "")] = None
+            lines.append(f"- {title}: {place}, behind {', '.join(ahead)}.")
         lines += [
             f"- {title}: {line.method} has a lower mean than `{result.auto}` beyond its interval "
             f"({line.difference:+.5f}, {line.low:+.5f} to {line.high:+.5f})."
             for line in result.lines
             if line.high < 0
         ]
-    return "".join(f"{line}\n" for line in lines)
+    why = " ".join(reason for reason in reasons if reason)
+    return "".join(f"{line}\n" for line in lines) + (f"\n{why}\n" if why else "")
 
 
 def score_name(score: str) -> str:

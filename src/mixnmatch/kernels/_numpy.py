@@ -17,6 +17,8 @@ Rows = NDArray[np.float64]
 
 # Up to so many classes a block is worked on lying on its side: NumPy reduces long rows fast and short ones slowly.
 _SIDEWAYS = 48
+# Up to so many rows all columns are searched together, and not one after another.
+_FEW = 64
 # Entries whose temporaries are small: the memory of larger ones would come from the system anew each time.
 _CHUNK = 1 << 13
 
@@ -299,9 +301,25 @@ def interpolate_columns_into(
     x: Block, knots: Rows, values: Rows, slopes: Rows, left: Rows, offsets: NDArray[np.int64], out: Block
 ) -> None:
     """Write out[:, k] = k-th function(x[:, k]): the functions are stored end to end, the k-th from offsets[k] on."""
+    if len(x) <= _FEW:
+        last = _last_knots(x, knots, offsets)
+        np.copyto(out, values[last] + slopes[last] * (x - knots[last]))
+        np.copyto(out, left, where=last < offsets[:-1])
+        return
     for k, column in enumerate(np.ascontiguousarray(x.T)):
         span = slice(offsets[k], offsets[k + 1])
         out[:, k] = Piecewise(knots[span], values[span], slopes[span], float(left[k]))(column)
+
+
+def _last_knots(x: Block, knots: Rows, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Last knot of its own column not above each entry, the one before its first where there is none."""
+    low, high = (np.tile(ends, (len(x), 1)) for ends in (offsets[:-1] - 1, offsets[1:] - 1))
+    for _ in range(int(np.diff(offsets).max()).bit_length()):  # halves all ranges at once
+        middle = (low + high + 1) >> 1
+        above = knots[middle] <= x
+        high = np.where(above, high, np.maximum(middle - 1, low))
+        low = np.where(above, middle, low)
+    return low
 
 
 def add_gaps(x: Block, row_weight: Rows | None, knots: Knots, weight: Rows, score_sum: Rows, largest: Rows) -> None:
