@@ -31,8 +31,8 @@ _SAME = "the same problem to a tighter tolerance, within about a tenth of the ti
 _IN_ROWS = "the whole block of rows is computed at once, in float64, not class by class"
 REASONS: dict[tuple[str, str, str], str] = {
     ("import", "import", "fit"): (
-        "`BaseEstimator` of scikit-learn brings scipy.stats and pandas along, 1.2 s of it; about 0.1 s is ours, and "
-        "the first import of a run pays for reading the disk"
+        "`BaseEstimator` of scikit-learn brings scipy.stats and pandas along, which is most of it; ours also builds a "
+        "map, for which the modules of all maps are imported"
     ),
     ("import", "import", "fit_memory"): "the same: KDEpy does not import scikit-learn",
     ("fit", "ts", "apply"): _SMALL,

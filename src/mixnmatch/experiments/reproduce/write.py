@@ -157,7 +157,7 @@ class _Writer:
         rows = row_table(self.results)
         return [
             Heading("The paper's tables and figures", 1),
-            Text("Made from files of scores and labels by one command:"),
+            Text("Made from files of scores and labels by one command, in one go or, with the same cache, in several:"),
             Code(self.command),
             Text(text),
             Heading("Rows"),
