@@ -37,8 +37,8 @@ def best(work: Callable[[], object], repeats: int = 5) -> float:
 
 
 def line(name: str, ours: float, theirs: float | None = None, asked: str = "") -> None:
-    ratio = "" if theirs is None else f"{theirs * 1e3:12.1f} {theirs / ours:9.1f}x"
-    print(f"{name:<52}{ours * 1e3:10.1f}{ratio:<25} {asked}", flush=True)
+    ratio = "" if theirs is None else f"{theirs * 1e3:12.4g} {theirs / ours:9.1f}x"
+    print(f"{name:<52}{ours * 1e3:10.4g}{ratio:<25} {asked}", flush=True)
 
 
 def scikit_learn_temperature(logits: np.ndarray, labels: np.ndarray) -> None:
@@ -133,6 +133,22 @@ def bench_small() -> None:
         made = mm.TemperatureScaling()
         took = best(lambda m=made, s=scores: m.fit(s, y))
         line(f"fit TS binary n=1e6, {label}", took, None, "asked: 128 ms")
+
+
+def bench_row() -> None:
+    """One row at a time, as a server gets them."""
+    logits, labels = simulated(5_000, 100)
+    p = probabilities(logits)
+    twins = {"ts": "temperature", "platt": "sigmoid", "isotonic": "isotonic"}
+    for name in ("ts", "ets", "irm", "isotonic", "irova-ts", "platt", "beta", "svs"):
+        takes = p if name == "isotonic" else logits
+        ours = mm.calibrator(name, logits=takes is logits).fit(takes, labels)
+        mine, theirs = best(lambda m=ours, x=takes: m.predict_proba(x[:1]), 200), None
+        if name in twins:
+            peer = ScikitLearn(twins[name], logits=takes is logits, n_classes=100)
+            peer.fit(takes, labels)
+            theirs = best(lambda m=peer, x=takes: m.apply(x[:1]), 20)
+        line(f"apply {name} 1 x 100" + (" | scikit-learn" if theirs else ""), mine, theirs)
 
 
 def bench_irm() -> None:
@@ -235,6 +251,7 @@ BENCHES = {
     "ts": bench_ts,
     "ets": bench_ets,
     "small": bench_small,
+    "row": bench_row,
     "irm": bench_irm,
     "big": bench_big,
     "large": bench_large_maps,

@@ -159,7 +159,7 @@ def speed_losses(found: list[Pair]) -> str:
             if (kind, twin, column) in REASONS:
                 reasons.setdefault(REASONS[kind, twin, column], {})[f"{twin}, {word}"] = None
     failed = [row for row in {id(pair.ours): pair.ours for pair in found}.values() if row["problem"]]
-    cells += [[row["twin"], row["size"], "ours failed", "", row["problem"], "", ""] for row in failed]
+    cells += [[row["twin"], row["size"], "ours did not finish", "", row["problem"], "", ""] for row in failed]
     if not cells:
         return ""
     head = ["method", "size", "what", "peer", "ours", "theirs", "theirs / ours"]
