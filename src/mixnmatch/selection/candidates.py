@@ -18,7 +18,7 @@ from mixnmatch.maps.temperature import TemperatureScaling
 from mixnmatch.maps.trivial import Identity
 from mixnmatch.selection.crossfit import Stages
 
-# Above so many classes maps with a matrix are not tried: a fit would take minutes, a cross-fitted one an hour.
+# Above so many classes maps with a matrix are not tried: with 1000, a fit takes a minute and cross-fitting several.
 MATRIX_TO = 200
 # The published ridge of structured matrix scaling can hold back too much, with 100 classes for one; a tenth is tried.
 WEAK_RIDGE = 0.1
