@@ -15,7 +15,7 @@ LEFT_OUT = {
 }
 # (kind, twin, column) of the speed table or ("league", league, score) -> why the peer wins, or why it stays so.
 _SMALL = (
-    "a call on a table of half a megabyte is mostly checks of the input (finite, on the simplex, right shape), which "
+    "a call on a table of up to two megabytes is mostly checks of the input (finite, on the simplex, right shape), which "
     "the peer does not make, and NumPy's exponential; compiled kernels are loaded for larger tables only, because "
     "loading them takes half a second"
 )
@@ -27,7 +27,7 @@ _KEPT = (
     "logarithms of all entries are computed once and kept in float64 for all passes of the fit; a peer that goes "
     "through the classes one by one needs one column at a time. Tables beyond 4 million entries are not kept"
 )
-_SAME = "the same problem to a tighter tolerance, within about a tenth of the time"
+_SAME = "the same problem to a tighter tolerance, in a little more time"
 _IN_ROWS = "the whole block of rows is computed at once, in float64, not class by class"
 REASONS: dict[tuple[str, str, str], str] = {
     ("import", "import", "fit"): (
@@ -54,7 +54,7 @@ REASONS: dict[tuple[str, str, str], str] = {
     ("fit", "irova", "apply_memory"): _IN_ROWS,
     ("fit", "histogram (width)", "apply_memory"): _IN_ROWS,
     ("fit", "histogram", "fit_memory"): "a copy of the scores, class by class",
-    ("fit", "histogram (width)", "fit_memory"): "half a megabyte more: all classes are counted in one pass",
+    ("fit", "histogram (width)", "fit_memory"): "less than half a megabyte more: all classes are counted in one pass",
     ("fit", "bbq", "fit_memory"): "two classes are fitted at a time, by two threads",
     ("fit", "iop", "fit_memory"): "half a megabyte more, of tables of rows by knots",
     ("fit", "matrix", "fit"): (
