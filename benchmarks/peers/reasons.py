@@ -15,9 +15,9 @@ LEFT_OUT = {
 }
 # (kind, twin, column) of the speed table or ("league", league, score) -> why the peer wins, or why it stays so.
 _SMALL = (
-    "a call on a table of up to two megabytes is mostly checks of the input (finite, on the simplex, right shape), which "
-    "the peer does not make, and NumPy's exponential; compiled kernels are loaded for larger tables only, because "
-    "loading them takes half a second"
+    "a call on a table of up to two megabytes is mostly checks of the input (finite, on the simplex, right shape), "
+    "which the peer does not make, and NumPy's exponential; compiled kernels are loaded for larger tables only, "
+    "because loading them takes half a second"
 )
 _CHECKED = (
     "ours reads every entry to check that rows are probabilities before it takes the top label; the peer reads the "
