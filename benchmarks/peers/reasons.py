@@ -75,7 +75,7 @@ REASONS: dict[tuple[str, str, str], str] = {
     ("metric", "ece", "fit"): _SMALL,
     ("metric", "brier", "fit"): _SMALL,
     ("league", "accuracy-preserving", "brier"): (
-        "Single maps such as `iop`, whose leagues are below with intervals, are hard to beat where a stack has to learn "
-        "its weights from the same rows."
+        "Single maps such as `iop`, below with their intervals, are hard to beat where a stack has to learn its "
+        "weights from the same rows."
     ),
 }
