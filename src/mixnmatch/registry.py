@@ -15,6 +15,7 @@ from mixnmatch.maps.ensemble import Ensemble
 from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
 from mixnmatch.maps.gaussian_process import GaussianProcessCalibration
 from mixnmatch.maps.isotonic import Isotonic
+from mixnmatch.maps.keep_winner import KeepWinner
 from mixnmatch.maps.logistic import BetaScaling, PlattScaling
 from mixnmatch.maps.normalised_isotonic import NormalisedIsotonic
 from mixnmatch.maps.order_preserving import IntraOrderPreserving
@@ -72,6 +73,10 @@ def _irm(common: Options, options: Options) -> CalibrationMap:
     return Pooled(Isotonic(strict=True, **inner), **common, **outer)
 
 
+def _keep_matrix(common: Options, options: Options) -> CalibrationMap:
+    return KeepWinner(StructuredMatrixScaling(**common, **options))
+
+
 _one_vs_all = _binary(Isotonic)
 
 
@@ -100,6 +105,7 @@ _ENTRIES = (
     Entry("dirichlet", _single(DirichletScaling), "Dirichlet scaling with off-diagonal regularisation (ODIR)", 3),
     Entry("svs", _single(StructuredVectorScaling), "structured vector scaling", 1),
     Entry("sms", _single(StructuredMatrixScaling), "structured matrix scaling", 2),
+    Entry("keep-sms", _keep_matrix, "structured matrix scaling held to the given predictions", 2),
     Entry("isotonic", _binary(Isotonic), "isotonic regression, one-vs-all for many classes"),
     Entry("histogram", _binary(HistogramBinning), "histogram binning, one-vs-all for many classes"),
     Entry("bbq", _binary(BayesianBinning), "Bayesian binning into quantiles, one-vs-all for many classes", 1),

@@ -9,6 +9,7 @@ import pytest
 
 import mixnmatch
 from mixnmatch.io import read_table
+from mixnmatch.maps import Auto
 from tests.cli.conftest import arrays, parsed
 
 OUTSIDE = (
@@ -43,6 +44,15 @@ def test_fit_agrees_with_the_library(files, run):
     archive = arrays("val.npz")
     expected = mixnmatch.calibrator("ts", logits=True, loss="brier").fit(archive["logits"], archive["labels"])
     assert mixnmatch.load("cal.json").beta_ == expected.beta_
+
+
+@pytest.mark.parametrize("method", ["sms", "ts", "auto"])
+def test_fit_can_hold_any_method_to_the_predictions(files, run, method):
+    result = run("fit", "val.npz", "-m", method, "--preserve-accuracy", "-o", "cal.json")
+    assert result.exit_code == 0
+    assert "the predicted class never changes" in result.stdout
+    made = {"sms": mixnmatch.KeepWinner, "ts": mixnmatch.TemperatureScaling, "auto": Auto}[method]
+    assert type(mixnmatch.load("cal.json")) is made
 
 
 def test_fit_settings(files, run):

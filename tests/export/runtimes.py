@@ -27,6 +27,8 @@ UNARY = {
     "floor": np.floor,
     "max": lambda a: a.max(axis=1, keepdims=True),
     "sum": lambda a: a.sum(axis=1, keepdims=True),
+    "falling": lambda a: -np.sort(-a, axis=1),
+    "running_sum": lambda a: a.cumsum(axis=1),
     "argmax": lambda a: a.argmax(axis=1)[:, None],
     "index": lambda a: a.astype(np.int64),
     "output": lambda a: a.astype(np.float32),

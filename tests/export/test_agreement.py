@@ -60,6 +60,18 @@ def test_single_precision_away_from_knots(name, n_classes, logits, runtime, reco
     assert_same(ran(runtime, fitted, scores, "single"), fitted, scores, exempt)
 
 
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("precision", ["double", "single"])
+@pytest.mark.parametrize("kind", ["keep-sms", "auto"])
+def test_maps_held_to_their_winners(kind, precision, runtime):
+    scores, y = make_problem(300, 5, dtype=np.float32)
+    y = np.where(np.arange(300) % 3, y, (y + 1) % 5)  # the map inside wants to change many predictions
+    options = {"accuracy_preserving": True} if kind == "auto" else {}
+    fitted = mm.calibrator(kind, logits=True, **options).fit(scores, y)
+    rows = np.concatenate([scores, awkward(5, logits=True)])
+    assert_same(ran(runtime, fitted, rows, precision), fitted, rows)
+
+
 @st.composite
 def binary_maps(draw):
     return draw(
@@ -101,10 +113,10 @@ def expressions(draw, depth=2):
 
 
 @settings(max_examples=25)
-@given(expressions(), st.sampled_from([2, 3, 5]))
-def test_nested_expressions(expression, n_classes):
+@given(expressions(), st.sampled_from([2, 3, 5]), st.booleans())
+def test_nested_expressions(expression, n_classes, keep):
     scores, y = calibration_set(n_classes, logits=False, n=120)
-    fitted = expression.fit(scores, y)
+    fitted = (mm.KeepWinner(expression) if keep else expression).fit(scores, y)
     rows = all_rows(n_classes, logits=False)
     for runtime in INSTALLED:
         assert_same(ran(runtime, fitted, rows, "double"), fitted, rows)

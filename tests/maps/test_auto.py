@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from mixnmatch import accuracy_preserved, load, load_sample
+from mixnmatch import KeepWinner, accuracy_preserved, load, load_sample
 from mixnmatch.maps.auto import Auto
 from mixnmatch.selection import candidates
 from mixnmatch.selection.candidates import guess_seconds, menu, within
@@ -33,9 +33,8 @@ def test_does_no_harm_to_calibrated_scores():
 
 def test_is_the_identity_where_nothing_is_better(monkeypatch):
     logits, y = calibrated(300, 3, seed=2)
-    only = tuple(c for c in candidates.CANDIDATES if c.name in ("identity", "svs"))
+    only = tuple(c for c in candidates.CANDIDATES if c.name == "identity")
     monkeypatch.setattr(candidates, "CANDIDATES", only)
-    monkeypatch.setattr(candidates, "CANDIDATES_THAT_PRESERVE", ())
     stack = Auto(logits=True, accuracy_preserving=True).fit(logits, y)
     assert stack.candidates_ == ["identity"]
     assert stack.injective
@@ -86,7 +85,8 @@ def test_restricted_preserves_accuracy(dtype, scoring):
     logits, y = make_problem(400, 4, seed=5, dtype=dtype)
     stack = Auto(logits=True, accuracy_preserving=True, scoring=scoring).fit(logits, y)
     assert stack.accuracy_preserving
-    assert all(member.accuracy_preserving for member in stack.members_)
+    assert not all(member.accuracy_preserving for member in stack.members_)
+    assert not stack.injective
     rng = np.random.default_rng(0)
     near = rng.normal(size=(500, 4)).astype(dtype) * 3
     near[:, 1] = np.nextafter(near[:, 0], dtype(np.inf))
@@ -97,12 +97,39 @@ def test_restricted_preserves_accuracy(dtype, scoring):
         assert accuracy_preserved(rows, p)
 
 
+@pytest.mark.parametrize(("scoring", "loss"), [("nll", nll), ("brier", brier)])
+def test_restricted_is_the_stack_held_to_its_winners(scoring, loss):
+    logits, y = make_problem(500, 4, seed=5)
+    logits = logits + np.array([1.0, 0.0, -1.0, 0.0])
+    free = Auto(logits=True, scoring=scoring).fit(logits, y)
+    held = Auto(logits=True, scoring=scoring, accuracy_preserving=True).fit(logits, y)
+    np.testing.assert_array_equal(held.candidate_weights_, free.candidate_weights_)
+    expected = KeepWinner(Auto(logits=True, scoring=scoring)).fit(logits, y).predict_proba(logits)
+    np.testing.assert_allclose(held.predict_proba(logits), expected, atol=1e-12)
+    # What it says of itself is about the rows that it gives, not about those of the free stack.
+    assert free.loss_ + 0.001 < held.loss_ < held.candidate_losses_[0]
+    fresh, fresh_y = make_problem(20000, 4, seed=6)
+    fresh = fresh + np.array([1.0, 0.0, -1.0, 0.0])
+    assert held.loss_ == pytest.approx(loss(held.predict_proba(fresh), fresh_y), abs=0.08)
+
+
+def test_restricted_does_no_harm_where_only_flips_help():
+    # Labels are the class beside the winner: the free stack is far better, held back it is still better than nothing.
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(300, 3))
+    y = (logits.argmax(axis=1) + 1) % 3
+    held = Auto(logits=True, accuracy_preserving=True).fit(logits, y)
+    assert held.gain_ > 0
+    assert accuracy_preserved(logits, held.predict_proba(logits))
+    assert nll(held.predict_proba(logits), y) < nll(softmax(logits), y)
+
+
 def test_unrestricted_claims_nothing(fitted):
     assert not fitted[0].accuracy_preserving
 
 
 def test_time_budget_drops_the_costliest_first():
-    everything = menu(10, accuracy_preserving=False)
+    everything = menu(10)
 
     def guess(*chosen):
         return guess_seconds(list(chosen), 5000, 10, 5)
@@ -129,14 +156,13 @@ def test_the_clock_stops_what_is_left(monkeypatch):
     monkeypatch.setattr(candidates, "within", lambda found, *_: (found, []))
     stack = Auto(logits=True, time_budget=1e-9).fit(logits, y)
     assert stack.candidates_ == ["identity"]
-    assert len(stack.dropped_) == len(menu(3, accuracy_preserving=False)) - 1
+    assert len(stack.dropped_) == len(menu(3)) - 1
 
 
 def test_menus():
-    assert not any(candidate.matrix for candidate in menu(1000, accuracy_preserving=False))
-    assert not any(candidate.matrix for candidate in menu(2, accuracy_preserving=False))
-    assert all(candidate.preserving for candidate in menu(10, accuracy_preserving=True))
-    assert menu(10, accuracy_preserving=True)[0].name == "identity"
+    assert not any(candidate.matrix for candidate in menu(1000))
+    assert not any(candidate.matrix for candidate in menu(2))
+    assert menu(10)[0].name == "identity"
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 12, 30])

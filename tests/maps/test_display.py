@@ -62,9 +62,7 @@ def test_members_add_up_to_the_ensemble(fit, name):
 
 
 def test_members_of_a_stack(sample):
-    fitted = Auto(logits=True, cv=2, accuracy_preserving=True).fit(
-        sample.logits_cal[:200, :3], sample.labels_cal[:200] % 3
-    )
+    fitted = Auto(logits=True, cv=2).fit(sample.logits_cal[:200, :3], sample.labels_cal[:200] % 3)
     check_members(map_curve(fitted, n_points=21, classes=[2]), "ensemble")
 
 

@@ -39,6 +39,7 @@ HELP = f"""Learn a calibration map from scores and labels, and save it as one JS
         "mixnmatch fit val.npz --method ets -o cal.json",
         "mixnmatch fit val.csv --logits --label-column truth --method irm -o cal.json",
         "mixnmatch fit logits.npy --labels labels.npy --logits -o cal.json",
+        "mixnmatch fit val.npz --method auto --preserve-accuracy -o cal.json",
         "mixnmatch fit --list-methods",
     ),
 )
@@ -49,6 +50,7 @@ HELP = f"""Learn a calibration map from scores and labels, and save it as one JS
 @click.option(
     "--loss", type=click.Choice(["nll", "brier"]), help="What to minimise, for methods that leave the choice."
 )
+@click.option("--preserve-accuracy", is_flag=True, help="Hold the map to the predicted classes of the scores.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Another setting of the method.")
 @reading_options
 @force_option
@@ -58,6 +60,7 @@ def command(
     method: str,
     output: Path,
     loss: str | None,
+    preserve_accuracy: bool,
     options: tuple[str, ...],
     force: bool,
     as_json: bool,
@@ -72,6 +75,8 @@ def command(
     check_output(output, [".json"], force=force)
     table = reading.read(scores)
     map_ = _build(method, table, reading.weighting, _settings(loss, options))
+    if preserve_accuracy and not map_.accuracy_preserving:
+        map_ = _held_to_winners(map_)
     start = perf_counter()
     map_.fit(table.scores, table.labels, sample_weight=table.weights)
     seconds = perf_counter() - start
@@ -108,6 +113,12 @@ def _build(method: str, table: ScoreTable, weighting: str, settings: dict[str, A
         names = " or ".join(repr(name) for name in settings)
         msg = f"the method {method!r} has no setting {names}"
         raise click.UsageError(msg) from None
+
+
+def _held_to_winners(map_: Any) -> Any:
+    from mixnmatch.maps import Auto, KeepWinner
+
+    return map_.set_params(accuracy_preserving=True) if isinstance(map_, Auto) else KeepWinner(map_)
 
 
 def _as_dict(

@@ -175,6 +175,14 @@ class Tensor:
         """Sum of each row."""
         return self.graph.add("sum", self)
 
+    def falling(self, n_columns: int) -> Tensor:
+        """The entries of each row, largest first."""
+        return self.graph.add("falling", self, detail=n_columns)
+
+    def running_sum(self) -> Tensor:
+        """Sums of the first one, two and so on entries of each row."""
+        return self.graph.add("running_sum", self)
+
     def argmax(self) -> Tensor:
         """Position of the (first) largest entry of each row."""
         return self.graph.add("argmax", self, kind=INTEGER)

@@ -27,6 +27,7 @@ from mixnmatch.maps import (
     Identity,
     IntraOrderPreserving,
     Isotonic,
+    KeepWinner,
     MatrixScaling,
     NormalisedIsotonic,
     OneVsAll,
@@ -194,10 +195,26 @@ def _composition(fitted: Composition, rows: Rows) -> Rows:
     return lower(fitted.second_, lower(fitted.first_, rows, "first"), "second")
 
 
+@lowering(KeepWinner)
+def _keep_winner(fitted: KeepWinner, rows: Rows) -> Rows:
+    return _kept(rows, lower(fitted.map_, rows))
+
+
+def _kept(rows: Rows, made: Rows) -> Rows:
+    """What a map made of rows, held to their winners."""
+    p, n_classes = made.probabilities, rows.n_classes
+    winner = rows.graph.constant("columns", np.arange(n_classes)).equals(rows.values.argmax())
+    own = winner.choose(p, 0.0).sum()
+    sums = own + winner.choose(0.0, p).falling(n_classes).running_sum()
+    level = (sums / rows.graph.constant("counts", np.arange(2.0, n_classes + 2))).max().at_least(own)
+    return Probabilities(winner.choose(level, p.at_most(level)), n_classes, positive=made.positive)
+
+
 @lowering(Auto)
 def _auto(fitted: Auto, rows: Rows) -> Rows:
     members = [lower(member, rows, f"member_{k}").probabilities for k, member in enumerate(fitted.members_)]
-    return _mixture(rows, members, fitted.member_weights_, uniform=False)
+    stack = _mixture(rows, members, fitted.member_weights_, uniform=False)
+    return _kept(rows, stack) if fitted.accuracy_preserving else stack
 
 
 @lowering(Ensemble)

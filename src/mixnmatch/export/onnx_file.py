@@ -217,6 +217,14 @@ class Emitter:
             return self.node("ReduceMax", x, self.store(np.array([1])), keepdims=1)
         return self.node("ReduceMax", x, axes=[1], keepdims=1)
 
+    def _emit_falling(self, step: Step, x: str) -> str:
+        name = self.node("TopK", x, self.store(np.array([step.detail])), axis=1)
+        self.nodes[-1].output.append(f"{name}_places")  # it also says where the entries were
+        return name
+
+    def _emit_running_sum(self, _step: Step, x: str) -> str:
+        return self.node("CumSum", x, self.store(np.array(1)))
+
     def _emit_argmax(self, step: Step, x: str) -> str:
         return self.node("Cast", self.node("ArgMax", x, axis=1, keepdims=1), to=self._types[step.kind])
 

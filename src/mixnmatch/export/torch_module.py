@@ -49,6 +49,8 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "matmul": lambda a, b: a @ b,
     "max": lambda a: a.amax(dim=-1, keepdim=True),
     "sum": lambda a: a.sum(dim=-1, keepdim=True),
+    "falling": lambda a: a.sort(dim=-1, descending=True).values,
+    "running_sum": lambda a: a.cumsum(dim=-1),
     "argmax": lambda a: a.argmax(dim=-1, keepdim=True),
     "join": lambda a, b: torch.cat([a, b], dim=-1),
     "full_like": torch.full_like,

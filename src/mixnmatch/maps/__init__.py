@@ -8,6 +8,7 @@ from mixnmatch.maps.ensemble import Ensemble
 from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
 from mixnmatch.maps.gaussian_process import GaussianProcessCalibration
 from mixnmatch.maps.isotonic import Isotonic
+from mixnmatch.maps.keep_winner import KeepWinner
 from mixnmatch.maps.logistic import BetaScaling, PlattScaling
 from mixnmatch.maps.normalised_isotonic import NormalisedIsotonic
 from mixnmatch.maps.order_preserving import IntraOrderPreserving
@@ -35,6 +36,7 @@ SAVABLE = (
     Identity,
     IntraOrderPreserving,
     Isotonic,
+    KeepWinner,
     MatrixScaling,
     NormalisedIsotonic,
     OneVsAll,
@@ -61,6 +63,7 @@ __all__ = [
     "Identity",
     "IntraOrderPreserving",
     "Isotonic",
+    "KeepWinner",
     "MatrixScaling",
     "NormalisedIsotonic",
     "OneVsAll",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mixnmatch._folds import check_folds
 from mixnmatch._rows import Block, RowSource
 from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.keep_winner import keep_winner
 from mixnmatch.maps.trivial import Identity
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Auto(CalibrationMap):
     scoring : {"nll", "brier"}
         The proper score S that weights are chosen by: log loss or squared error.
     accuracy_preserving : bool
-        Only use candidates that keep the largest entry of every row the largest; then so does the stack.
+        Keep the largest entry of every row the largest: the stack is held to it as by :class:`KeepWinner`.
     time_budget : float, optional
         Seconds that the fit should take at most. Candidates that would not fit in by a guess that is the same on every
         machine are dropped, the costliest first; where the clock runs out nonetheless, so are the ones not yet tried.
@@ -62,7 +63,8 @@ class Auto(CalibrationMap):
         What was tried, as names of stages in the order in which they act.
     candidate_weights_, candidate_losses_, candidate_gains_, candidate_errors_, candidate_seconds_ : arrays
         For each candidate its weight, its mean loss on rows it had not seen, by how much that is below the loss of the
-        identity, the standard error of this paired difference, and the seconds it took.
+        identity, the standard error of this paired difference, and the seconds it took. Candidates are judged as they
+        are, the stack as it is used: held to the winners, where ``accuracy_preserving`` asks for that.
     dropped_ : list of str
         Candidates that the time budget left no room for.
     loss_, gain_, gain_error_ : float
@@ -148,9 +150,11 @@ class Auto(CalibrationMap):
 
     @property
     def injective(self) -> bool:  # type: ignore[override]
-        """Whether the fitted map is known to be: if it has one member, and that is injective."""
+        """Whether the fitted map is known to be: if it has one member, that is injective, and it is left as it is."""
         members = getattr(self, "members_", [])
-        return len(members) == 1 and bool(members[0].injective)
+        if len(members) != 1:
+            return False
+        return bool(members[0].injective) and (members[0].accuracy_preserving or not self.accuracy_preserving)
 
     def _check_params(self) -> None:
         if self.scoring not in ("nll", "brier"):
@@ -169,7 +173,7 @@ class Auto(CalibrationMap):
         began = time.perf_counter()
         few = source.n_rows < 2 * ROWS_TO_CHOOSE_BY
         rows = held(source.in_memory() if few else source.sampled(ROWS_TO_CHOOSE_BY))
-        candidates = menu(source.n_classes, accuracy_preserving=self.accuracy_preserving)
+        candidates = menu(source.n_classes)
         candidates, dropped = within(candidates, self.time_budget, _n_rows(rows), source.n_classes, self.cv)
         if not _enough(rows, self.cv, self.random_state):
             return self._as_identity(source, dropped, began)
@@ -179,7 +183,7 @@ class Auto(CalibrationMap):
         whole = Bench(rows if few else source, maps, self.cv, self.random_state)
         tried, outputs, seconds = self._try(bench, candidates, began)
         dropped += [candidate for candidate in candidates if candidate not in tried]
-        report = self._weigh(tried, outputs)
+        report = self._weigh(outputs, bench.source)
         weights = report["candidate_weights_"]
         chosen = [(candidate, weight) for candidate, weight in zip(tried, weights, strict=True) if weight > 0]
         members = [_member(candidate, whole, bench) for candidate, _ in chosen]
@@ -213,17 +217,19 @@ class Auto(CalibrationMap):
             seconds.append(time.perf_counter() - start)
         return tried, outputs, seconds
 
-    def _weigh(self, tried: list[Candidate], outputs: list[RowSource]) -> dict[str, Any]:
+    def _weigh(self, outputs: list[RowSource], given: RowSource) -> dict[str, Any]:
         """Weights of the candidates, the identity being the first of them, and how they did."""
-        from mixnmatch.selection.crossfit import objective
+        from mixnmatch.selection.crossfit import kept_losses, objective
         from mixnmatch.selection.stacking import Difference, stack
 
         loss = objective(outputs, self.scoring)
-        single = np.eye(len(tried))
+        single = np.eye(len(outputs))
         rows = [loss.rows(one) for one in single]
         gains = [Difference.of(rows[0], other, loss.weight) for other in rows]
         weights = stack(loss)
-        gain = Difference.of(rows[0], loss.rows(weights), loss.weight)
+        keep = self.accuracy_preserving
+        stacked = kept_losses(given, outputs, weights, self.scoring) if keep else loss.rows(weights)
+        gain = Difference.of(rows[0], stacked, loss.weight)
         if not gain.mean > 0:  # do no harm
             weights, gain = single[0], gains[0]
         return {
@@ -231,7 +237,7 @@ class Auto(CalibrationMap):
             "candidate_losses_": np.array([loss.mean(one) for one in single]),
             "candidate_gains_": np.array([difference.mean for difference in gains]),
             "candidate_errors_": np.array([difference.standard_error for difference in gains]),
-            "loss_": loss.mean(weights),
+            "loss_": loss.mean(single[0]) - gain.mean,
             "gain_": gain.mean,
             "gain_error_": gain.standard_error,
         }
@@ -262,7 +268,7 @@ class Auto(CalibrationMap):
             part = member._log_proba(block) + log_weight
             mixed = part if mixed is None else np.logaddexp(mixed, part)
         assert mixed is not None
-        return mixed
+        return keep_winner(block.values, mixed, logarithms=True) if self.accuracy_preserving else mixed
 
     def summary(self) -> str:
         """What was tried, how it did on rows it had not seen, what it weighs and what it cost, as an aligned table."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.combine import OneVsAll, Pooled
-from mixnmatch.maps.ensemble import Ensemble
 from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
 from mixnmatch.maps.isotonic import Isotonic
 from mixnmatch.maps.logistic import BetaScaling
@@ -49,10 +48,6 @@ def _one_vs_all_beta(**settings: Any) -> CalibrationMap:
     return OneVsAll(BetaScaling(), **settings)
 
 
-def _ensemble_beta(**settings: Any) -> CalibrationMap:
-    return Ensemble("beta", **settings)
-
-
 def _weak_matrix(**settings: Any) -> CalibrationMap:
     return StructuredMatrixScaling(strength=WEAK_RIDGE, **settings)
 
@@ -67,7 +62,6 @@ STAGES: dict[str, Stage] = {
     "svs": Stage(StructuredVectorScaling, 5e-7),
     "beta": Stage(_one_vs_all_beta, 1e-6),
     "iop": Stage(IntraOrderPreserving, 1e-6),
-    "ensemble-beta": Stage(_ensemble_beta, 2e-6),
     "sms": Stage(StructuredMatrixScaling, 3e-6, 1e-8),
     "sms-weak": Stage(_weak_matrix, 8e-6, 3e-8),
 }
@@ -79,7 +73,6 @@ class Candidate:
 
     stages: Stages
     tail: Stages = ()
-    preserving: bool = False
 
     @property
     def name(self) -> str:
@@ -106,12 +99,12 @@ def guess_seconds(candidates: list[Candidate], n_rows: float, n_classes: int, n_
 
 
 CANDIDATES = (
-    Candidate(("identity",), preserving=True),
-    Candidate(("ts",), preserving=True),
-    Candidate(("irm",), preserving=True),
-    Candidate(("ets",), preserving=True),
-    Candidate(("iop",), preserving=True),
-    Candidate(("iop", "irm"), preserving=True),
+    Candidate(("identity",)),
+    Candidate(("ts",)),
+    Candidate(("irm",)),
+    Candidate(("ets",)),
+    Candidate(("iop",)),
+    Candidate(("iop", "irm")),
     Candidate(("svs",)),
     Candidate(("iop", "svs")),
     Candidate(("sms",)),
@@ -121,28 +114,20 @@ CANDIDATES = (
     Candidate(("iop", "sms"), ("iop",)),
     Candidate(("iop", "sms-weak")),
 )
-# Where the order has to stay, the paper's ensemble of beta maps is worth its time.
-CANDIDATES_THAT_PRESERVE = (
-    Candidate(("ensemble-beta",), preserving=True),
-    Candidate(("ensemble-beta", "irm"), preserving=True),
-    Candidate(("iop", "ensemble-beta"), preserving=True),
-)
 # With two classes a matrix says no more than a vector; a function of the positive class is worth a try instead.
 CANDIDATES_FOR_TWO = (Candidate(("beta",)), Candidate(("irova",)))
 
 
-def menu(n_classes: int, *, accuracy_preserving: bool) -> list[Candidate]:
+def menu(n_classes: int) -> list[Candidate]:
     """Candidates for a problem with so many classes."""
     chosen = list(CANDIDATES)
-    if accuracy_preserving:
-        chosen += CANDIDATES_THAT_PRESERVE
     if n_classes == 2:
         chosen += CANDIDATES_FOR_TWO
     if n_classes == 2 or n_classes > MATRIX_TO:
         chosen = [candidate for candidate in chosen if not candidate.matrix]
     if n_classes > MATRIX_TO:  # slow by itself on float32 scores; after an order-preserving map it is not, and better
         chosen = [candidate for candidate in chosen if candidate.stages != ("svs",)]
-    return [candidate for candidate in chosen if candidate.preserving or not accuracy_preserving]
+    return chosen
 
 
 def within(

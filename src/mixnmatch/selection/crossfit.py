@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from sklearn.base import clone
@@ -12,6 +13,7 @@ from mixnmatch._rows import SMALLEST_PROBABILITY, Block, RowSource
 from mixnmatch._scores import Scores
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.composition import Composition, CrossFitted
+from mixnmatch.maps.keep_winner import keep_winner
 from mixnmatch.selection.stacking import Array, LogLoss, Objective, SquaredError
 
 # Tables of up to so many entries are kept in memory between stages; larger ones are read through the maps each time.
@@ -155,6 +157,22 @@ def objective(sources: list[RowSource], scoring: str) -> Objective:
         lowest = np.log(SMALLEST_PROBABILITY)
         return LogLoss(np.exp(np.maximum(at_label, lowest)), weight)
     return SquaredError(at_label, np.concatenate([part[1] for part in parts]), weight)
+
+
+def kept_losses(given: RowSource, outputs: list[RowSource], weights: Array, scoring: str) -> Array:
+    """Loss of each row of a weighted sum of outputs that is held to the winners of the rows they were made from."""
+    from mixnmatch.evaluation.scores import brier_rows, log_loss_rows
+
+    used = [(output, weight) for output, weight in zip(outputs, weights, strict=True) if weight > 0]
+
+    def work(start: int, stop: int) -> Array:
+        block = given.block(start, stop)
+        mixed = sum(weight * output.block(start, stop).probabilities() for output, weight in used)
+        kept = keep_winner(block.values, np.asarray(mixed, dtype=np.float64), logarithms=False)
+        after = replace(block, values=kept, form="probabilities", uneven=False)
+        return np.asarray(log_loss_rows(after, SMALLEST_PROBABILITY) if scoring == "nll" else brier_rows(after))
+
+    return np.concatenate(list(run_blocks(work, row_ranges(given.n_rows, given.n_classes * 8 * len(used)))))
 
 
 def _log_at_label(block: Block) -> Array:

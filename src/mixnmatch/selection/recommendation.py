@@ -233,7 +233,7 @@ class _Steps:
 
 def _methods(preserve_accuracy: bool) -> tuple[str, ...]:
     base = ("identity", "ts", "ets", "irm", "irm-ets")
-    return (*base, "auto") if preserve_accuracy else (*base, "irova-ts", "sms", "auto")
+    return (*base, "keep-sms", "auto") if preserve_accuracy else (*base, "irova-ts", "sms", "auto")
 
 
 def _build(preserve_accuracy: bool, source: RowSource, logits: bool, cv: int, seed: int) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def _build(preserve_accuracy: bool, source: RowSource, logits: bool, cv: int, se
 
     made: dict[str, Any] = {}
     for name in _methods(preserve_accuracy):
-        if name == "sms" and source.n_classes > MATRIX_TO:
+        if name in ("sms", "keep-sms") and source.n_classes > MATRIX_TO:
             continue
         made[name] = name
     made["auto"] = Auto(

@@ -1,0 +1,121 @@
+"""Keep the winner: any map, held to the predicted classes that it was given."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from mixnmatch._along_rows import picked, winners
+from mixnmatch._rows import Block, RowSource
+from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.external import calibration_map
+
+
+class KeepWinner(CalibrationMap):
+    r"""Any map, made accuracy-preserving: the nearest rows in which the largest entry stays where it was.
+
+    .. math:: T(z) = \arg\min_{r \in \Delta} \mathrm{KL}(S(z) \,\|\, r)
+        \quad \text{subject to} \quad r_w \geq r_l \text{ for all } l, \quad w = \arg\max_l z_l
+
+    S is the map inside. Where it leaves the winner w in front, so is T. Where it puts other classes before w, these
+    and w share what they have together, evenly; all other entries stay.
+
+    Parameters
+    ----------
+    map : map
+        Any map, or object with fit and predict_proba. Whether scores are logits, the names of the columns and the
+        meaning of weights are what it says.
+
+    Attributes
+    ----------
+    map_ : fitted map
+        The map inside.
+
+    Notes
+    -----
+    With the entries of :math:`q = S(z)` other than :math:`q_w` in falling order, :math:`q_{(1)} \geq q_{(2)} \ldots`,
+
+    .. math:: T(z)_w = \theta = \max_{k \geq 0} \frac{q_w + q_{(1)} + \ldots + q_{(k)}}{k + 1}, \qquad
+        T(z)_l = \min(q_l, \theta)
+
+    which is isotonic regression of the row under the one demand that w is not below the others. Its solution is the
+    same for every Bregman divergence: if q is the distribution of the label, T(z) has the least expected log loss and
+    the least expected squared error of all rows that keep the winner, and so no accuracy-preserving map can do better.
+    One function for all entries (the paper's Def. 3.1) also keeps the order of all other entries, and knows nothing of
+    the classes; this keeps the winner alone, and the corrections between classes of the map inside.
+
+    Classes that share are equal, but for the last digit, which the winner has more: the map inside holds another class
+    for likelier. If that is so in many rows, their predictions are worth changing: look at the accuracy of the map
+    inside. The map is not injective, so that the calibration gain is a lower bound.
+
+    Examples
+    --------
+    >>> from mixnmatch import StructuredMatrixScaling
+    >>> KeepWinner(StructuredMatrixScaling()).accuracy_preserving
+    True
+    >>> keep_winner(np.array([[0.5, 0.3, 0.2]]), np.array([[0.3, 0.6, 0.1]]), logarithms=False)
+    array([[0.45, 0.45, 0.1 ]])
+    """
+
+    accuracy_preserving = True
+
+    _fitted: ClassVar[tuple[str, ...]] = ("map_",)
+
+    map_: CalibrationMap
+
+    def __init__(self, map: Any):  # noqa: A002
+        self.map = map
+
+    @property
+    def injective(self) -> bool:  # type: ignore[override]
+        """Whether different rows stay different: if there is nothing to keep back, and the map inside is injective."""
+        return all(getattr(self.map, promise, False) for promise in ("accuracy_preserving", "injective"))
+
+    def _input_settings(self) -> dict[str, Any]:
+        return calibration_map(self.map)._input_settings()
+
+    def _check_fitted(self) -> None:
+        if not isinstance(self.map_, CalibrationMap):
+            msg = "there is no map inside"
+            raise ValueError(msg)
+
+    def _fit(self, source: RowSource) -> dict[str, Any]:
+        return {"map_": calibration_map(clone(self.map, safe=False))._fit_source(source)}
+
+    def _proba(self, block: Block) -> NDArray[Any]:
+        return keep_winner(block.values, self.map_._proba(block), logarithms=False)
+
+    def _log_proba(self, block: Block) -> NDArray[np.float64]:
+        return keep_winner(block.values, self.map_._log_proba(block), logarithms=True)
+
+
+def keep_winner(given: NDArray[Any], found: NDArray[Any], *, logarithms: bool) -> NDArray[Any]:
+    """The rows nearest to ``found`` in which the largest entry of ``given`` is not below any other.
+
+    ``found`` holds probabilities or their logarithms; it comes back as it is if there is nothing to do.
+    """
+    winner = winners(given)
+    lost = np.flatnonzero(winner != winners(found))
+    if not lost.size:
+        return found
+    winner, rows = winner[lost], found[lost]
+    shared = _shared_level(np.exp(rows) if logarithms else rows, winner)
+    level = np.log(shared) if logarithms else shared
+    np.minimum(rows, level[:, None], out=rows)
+    rows[np.arange(len(rows)), winner] = level
+    kept = found.copy()
+    kept[lost] = rows
+    return kept
+
+
+def _shared_level(p: NDArray[Any], winner: NDArray[np.intp]) -> NDArray[np.float64]:
+    """What the winner gets: the largest mean of its entry and some of the largest others."""
+    own = picked(p, winner).astype(np.float64)
+    others = p.astype(np.float64)
+    others[np.arange(len(p)), winner] = 0  # one more zero lowers a mean and is never among the entries that share
+    others.sort(axis=1)
+    sums = own[:, None] + np.cumsum(others[:, :0:-1], axis=1)
+    return np.asarray(np.maximum(own, (sums / np.arange(2, p.shape[1] + 1)).max(axis=1)))
