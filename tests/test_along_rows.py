@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mixnmatch._along_rows import SHORT, picked, row_sums, winners
+from mixnmatch._along_rows import SHORT, picked, row_maxima, row_sums, winners
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -15,5 +15,6 @@ def test_as_numpy_does_it(n_columns, dtype):
         assert row_sums(table).dtype == dtype
         np.testing.assert_allclose(row_sums(table), table.sum(axis=1), rtol=1e-5 if dtype == np.float32 else 1e-14)
         np.testing.assert_allclose(row_sums(table, np.float64), table.sum(axis=1, dtype=np.float64), rtol=1e-14)
+        np.testing.assert_array_equal(row_maxima(table), table.max(axis=1))
         np.testing.assert_array_equal(winners(table), table.argmax(axis=1))
         np.testing.assert_array_equal(picked(table, own), table[np.arange(len(table)), own])

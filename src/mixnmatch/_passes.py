@@ -23,8 +23,9 @@ T = TypeVar("T")
 # Half of a typical 1 MiB second-level cache: a block and what a kernel writes beside it stay in it together. Compiled
 # kernels keep what they need of a row in registers: for them a block only has to be worth its call.
 BLOCK_BYTES = {"numpy": 1 << 19, "numba": 1 << 21}
-# A pass that looks at each entry once or twice gains less from the cache than each block costs it in calls.
-LIGHT_BYTES = 1 << 21
+# A pass that looks at each entry once or twice gains nothing from the cache, and pays for each block by a change of
+# threads.
+LIGHT_BYTES = 1 << 23
 
 
 @dataclass(frozen=True)

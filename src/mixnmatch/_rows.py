@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch import kernels
-from mixnmatch._along_rows import picked, row_sums, two_columns
+from mixnmatch._along_rows import picked, row_maxima, row_sums, two_columns
 from mixnmatch._dask import is_dask, map_chunks, reduce_chunks, rows_like
 from mixnmatch._folds import Fold, fold_of
 from mixnmatch._passes import add, asked_backend, light_bytes, row_ranges, run_blocks, total
@@ -91,7 +91,7 @@ class Block:
         if self.form == "logits":
             p = _leads(self.values)
             np.exp(p, out=p)
-            p /= p.sum(axis=1, keepdims=True)
+            p /= p.sum(axis=1, keepdims=True)  # to the last bit what users who do it themselves get
             return p
         if not self.uneven:
             return self.values
@@ -443,4 +443,4 @@ def _smallest_positive(block: Block) -> float:
 
 def _leads(values: NDArray[Any]) -> NDArray[np.float64]:
     """Logits less the largest of their row."""
-    return np.asarray(np.subtract(values, values.max(axis=1, keepdims=True), dtype=np.float64))
+    return np.asarray(np.subtract(values, row_maxima(values)[:, None], dtype=np.float64))

@@ -219,25 +219,29 @@ def _check_logits(block: NDArray[Any]) -> tuple[int, str] | float:
 
 def _check_probabilities(block: NDArray[Any], tolerance: float) -> tuple[int, str] | float:
     """First bad row and what is wrong with it, or how far the furthest row is from summing to 1."""
-    low, high = block.min(), block.max()
-    if not (np.isfinite(low) and np.isfinite(high)):
+    low = block.min()
+    if block.ndim == 1:
+        return 0.0 if low >= 0 and block.max() <= 1 else _first_improper(block, block, tolerance)
+    with np.errstate(over="ignore", invalid="ignore"):  # huge numbers sum to an infinity, which is not 1 either
+        sums = row_sums(block)
+        furthest = max(float(sums.max()) - 1, 1 - float(sums.min()))
+    # What is not finite shows in a sum: two reads of the block are enough where nothing is wrong.
+    return furthest if low >= 0 and furthest <= tolerance else _first_improper(block, sums, tolerance)
+
+
+def _first_improper(block: NDArray[Any], sums: NDArray[Any], tolerance: float) -> tuple[int, str]:
+    """First row that is not a probability or a row of such, and what is wrong with it."""
+    if not np.isfinite(block).all():
         return _first_not_finite(block)
     flat = block.reshape(block.shape[0], -1)
-    if low < 0:
+    if flat.min() < 0:
         row = int(np.flatnonzero(flat.min(axis=1) < 0)[0])
         return row, f"has a negative entry ({flat[row].min():.6g}); if these are logits, pass logits=True"
     if block.ndim == 1:
-        if high > 1:
-            row = int(np.flatnonzero(block > 1)[0])
-            return row, f"is {block[row]:.6g}, not a probability; if these are logits, pass logits=True"
-        return 0.0
-    with np.errstate(over="ignore"):  # huge numbers sum to an infinity, which is not 1 either
-        sums = row_sums(block)
-    furthest = max(float(sums.max()) - 1, 1 - float(sums.min()))
-    if furthest > tolerance:
-        row = int(np.flatnonzero(np.abs(sums - 1) > tolerance)[0])
-        return row, f"sums to {sums[row]:.6g}, not to 1; if these are logits, pass logits=True"
-    return furthest
+        row = int(np.flatnonzero(block > 1)[0])
+        return row, f"is {block[row]:.6g}, not a probability; if these are logits, pass logits=True"
+    row = int(np.flatnonzero(~(np.abs(sums - 1) <= tolerance))[0])
+    return row, f"sums to {sums[row]:.6g}, not to 1; if these are logits, pass logits=True"
 
 
 def _first_not_finite(block: NDArray[Any]) -> tuple[int, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._along_rows import SHORT, picked, winners
+from mixnmatch._along_rows import SHORT, picked, row_maxima, row_sums, winners
 from mixnmatch._rows import Block, RowSource, refuse_dask
 from mixnmatch.evaluation._means import (
     MeanEstimate,
@@ -213,8 +213,8 @@ def log_loss_rows(block: Block, eps: float = 0.0) -> Rows:
     """Negative log-probability of the label of each row, infinite where it is zero and ``eps`` is."""
     if block.form == "logits":
         u = block.values.astype(np.float64)
-        u -= u.max(axis=1, keepdims=True)
-        loss = np.log(np.exp(u).sum(axis=1)) - picked(u, block.y)
+        u -= row_maxima(u)[:, None]
+        loss = np.log(row_sums(np.exp(u))) - picked(u, block.y)
     elif block.form == "log-probabilities":
         loss = -picked(block.values, block.y)
     else:

@@ -19,7 +19,7 @@ from mixnmatch import kernels
 from mixnmatch._along_rows import two_columns, winners
 from mixnmatch._dask import is_dask, known_rows, map_chunks, one_class_chunk, reduce_chunks, rows_like
 from mixnmatch._labels import read_labels
-from mixnmatch._passes import asked_backend, row_ranges, run_blocks, single_threaded_blas
+from mixnmatch._passes import asked_backend, asked_block_bytes, row_ranges, run_blocks, single_threaded_blas
 from mixnmatch._rows import Block, RowSource
 from mixnmatch._scores import Scores, is_number, read_scores, shape_scores
 from mixnmatch._weights import read_weight
@@ -64,6 +64,9 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
 
     # Rows of a block that the map is applied to, at the least.
     _least_rows: ClassVar[int] = 1
+
+    # Bytes of scores in such a block, by kernels. Applying a map writes less beside a block than learning it does.
+    _block_bytes: ClassVar[dict[str, int]] = {"numpy": 1 << 20, "numba": 1 << 20}
 
     logits: bool
     classes: Any
@@ -166,7 +169,8 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
             if keep:
                 keep_argmax(block.values, target)
 
-        ranges = row_ranges(table.n_rows, table.row_bytes, least_rows=self._least_rows)
+        size = asked_block_bytes() or self._block_bytes[source.backend]
+        ranges = row_ranges(table.n_rows, table.row_bytes, block_bytes=size, least_rows=self._least_rows)
         with single_threaded_blas():
             deque(run_blocks(work, ranges), maxlen=0)
         return out

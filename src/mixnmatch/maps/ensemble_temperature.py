@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._along_rows import row_maxima, row_sums
 from mixnmatch._rows import Block, RowSource
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.temperature import LOOK, check_loss, descend, fit_beta, keep_informative, log_softmax
@@ -73,6 +74,7 @@ class EnsembleTemperatureScaling(CalibrationMap):
     accuracy_preserving = True
     injective = True
     _fitted: ClassVar[tuple[str, ...]] = ("beta_", "member_weights_", "log_floor_", "loss_", "backend_")
+    _block_bytes: ClassVar[dict[str, int]] = {"numpy": 1 << 20, "numba": 1 << 21}  # one kernel does it all
 
     beta_: float
     member_weights_: Vector
@@ -112,7 +114,7 @@ class EnsembleTemperatureScaling(CalibrationMap):
 
     def _log_proba(self, block: Block) -> Vector:
         u = block.log_scores(self.log_floor_).astype(np.float64)
-        u -= u.max(axis=1, keepdims=True)
+        u -= row_maxima(u)[:, None]
         w1, w2, w3 = self.member_weights_
         mixed = w1 * _shares(self.beta_ * u)
         mixed += w2 * _shares(u.copy())
@@ -128,7 +130,7 @@ class EnsembleTemperatureScaling(CalibrationMap):
 def _shares(u: Vector) -> Vector:
     """Softmax of rows whose largest entry is 0, in place."""
     np.exp(u, out=u)
-    u /= u.sum(axis=1, keepdims=True)
+    u /= row_sums(u)[:, None]
     return u
 
 

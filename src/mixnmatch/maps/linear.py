@@ -29,6 +29,7 @@ class SoftmaxLinear(CalibrationMap):
 
     _fitted: ClassVar[tuple[str, ...]] = ("weight_", "intercept_", "log_floor_", "loss_")
     _full: ClassVar[bool] = False
+    _block_bytes: ClassVar[dict[str, int]] = {"numpy": 1 << 20, "numba": 1 << 21}  # one kernel does it all
 
     weight_: Array
     intercept_: Array

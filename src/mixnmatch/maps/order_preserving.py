@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._along_rows import row_maxima
 from mixnmatch._passes import add
 from mixnmatch._rows import Block, RowSource
 from mixnmatch._scores import is_number
@@ -105,6 +106,7 @@ class IntraOrderPreserving(CalibrationMap):
     accuracy_preserving = True
     injective = True
     _fitted: ClassVar[tuple[str, ...]] = ("beta_", "knots_", "slopes_", "log_floor_", "loss_", "backend_")
+    _block_bytes: ClassVar[dict[str, int]] = {"numpy": 1 << 19, "numba": 1 << 19}  # several tables beside the block
 
     beta_: float
     knots_: Array
@@ -231,7 +233,7 @@ def interpolate(x: Array, cell: NDArray[np.intp], share: Array, values: Array) -
 def tempered(block: Block, floor: float, beta: float) -> Array:
     """Logarithms of the probabilities after temperature scaling."""
     x = block.log_scores(floor).astype(np.float64)
-    x -= x.max(axis=1, keepdims=True)  # before the scaling: leads survive in logits of any size
+    x -= row_maxima(x)[:, None]  # before the scaling: leads survive in logits of any size
     x *= beta
     return log_softmax(x)
 
