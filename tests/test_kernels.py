@@ -135,6 +135,14 @@ def test_piecewise_functions_are_exact_at_and_between_knots(backend, dtype, step
         pair = np.hstack([x, x])[few]
         backend.interpolate_columns_into(pair, knots, values, slopes, np.array([0.5, 0.75]), offsets, again)
         np.testing.assert_array_equal(again, two[few])
+    # Columns with few knots, of different number.
+    spans = [slice(0, 1), slice(1, 13), slice(13, 20)]
+    wide, ends, left = np.hstack([x, x, x]), np.array([0, 1, 13, 20]), np.array([0.5, 0.0, 0.75])
+    three = np.empty(wide.shape)
+    backend.interpolate_columns_into(wide, knots[:20], values[:20], slopes[:20], left, ends, three)
+    for column, span in enumerate(spans):
+        part = Piecewise(knots[span], values[span], slopes[span], left[column])
+        np.testing.assert_allclose(three[:, column], part(exact[:, 0]), rtol=1e-14, atol=1e-16)
 
 
 def test_lookup_tables_bracket_every_number():

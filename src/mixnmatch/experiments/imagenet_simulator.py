@@ -15,8 +15,8 @@ Labels. They are drawn from probabilities that are a smooth function of the logi
 .. math:: \pi(z) = (1 - \delta - \nu)\, softmax(\beta z + b) + \delta\, softmax(\gamma z + b) + \nu\, softmax(z / 4)
 
 with a bias b for each class, so that :math:`\pi(z)` is exactly the probability of the classes given the scores: the
-calibration error is known. No map of this library contains this :math:`\pi`: the biases are beyond maps that preserve
-accuracy, the mixture beyond vector and matrix scaling.
+calibration error is known. No map of this library contains this :math:`\pi`: the biases are beyond one function for all
+classes, the mixture beyond vector and matrix scaling.
 """
 
 from __future__ import annotations

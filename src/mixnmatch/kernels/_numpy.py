@@ -20,6 +20,8 @@ Rows = NDArray[np.float64]
 _SIDEWAYS = 48
 # Up to so many rows all columns are searched together, and not one after another.
 _FEW = 64
+# Steps of functions with up to so many knots are counted and not searched, in so many entries at a time.
+_FEW_KNOTS, _STEPS = 24, 1 << 15
 # Entries whose temporaries are small: the memory of larger ones would come from the system anew each time.
 _CHUNK = 1 << 13
 
@@ -316,6 +318,9 @@ def interpolate_columns_into(
         np.copyto(out, values[last] + slopes[last] * (x - knots[last]))
         np.copyto(out, left, where=last < offsets[:-1])
         return
+    if np.diff(offsets).max() <= _FEW_KNOTS and not slopes.any():
+        _count_steps_into(x, knots, values, left, offsets, out)
+        return
     for k, column in enumerate(np.ascontiguousarray(x.T)):
         span = slice(offsets[k], offsets[k + 1])
         out[:, k] = Piecewise(knots[span], values[span], slopes[span], float(left[k]))(column)
@@ -330,6 +335,24 @@ def _last_knots(x: Block, knots: Rows, offsets: NDArray[np.int64]) -> NDArray[np
         high = np.where(above, high, np.maximum(middle - 1, low))
         low = np.where(above, middle, low)
     return low
+
+
+def _count_steps_into(x: Block, knots: Rows, values: Rows, left: Rows, offsets: NDArray[np.int64], out: Block) -> None:
+    """The same for step functions with few knots: the knots not above each entry are counted, all columns together."""
+    sizes = np.diff(offsets)
+    column = np.repeat(np.arange(len(sizes)), sizes)
+    rung = np.arange(len(knots)) - offsets[column]
+    ladder = np.full((int(sizes.max()), len(sizes)), np.inf)  # the first knots of all columns, the second ones ...
+    ladder[rung, column] = knots
+    levels = np.empty((len(sizes), len(ladder) + 1))
+    levels[:, 0], levels[column, rung + 1] = left, values
+    first, rows = np.arange(len(sizes)) * levels.shape[1], max(1, _STEPS // x.shape[1])
+    for start in range(0, len(x), rows):
+        part = x[start : start + rows].astype(np.float64)
+        count = np.zeros(part.shape, np.int8)
+        for knot in ladder:
+            count += (part >= knot).view(np.int8)
+        out[start : start + rows] = levels.ravel()[count + first]
 
 
 def add_gaps(x: Block, row_weight: Rows | None, knots: Knots, weight: Rows, score_sum: Rows, largest: Rows) -> None:
