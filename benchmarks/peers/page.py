@@ -252,7 +252,9 @@ def quality_part(results: list[Result], rows: list[Row]) -> str:
     text += (f"{len(names)} problems; calibrated on at most 5000 rows. The win rate is the share of the other methods "
              "that a method beats within a problem, ties count half, failures lose; averaged over problems. The "
              "difference is the mean over problems of its score minus that of our entry, with a 95% interval. Exact "
-             "zeros at the true class count as 1e-37 in log loss.\n\n")  # fmt: skip
+             "zeros at the true class count as 1e-37 in log loss. In the accuracy-preserving league `keep-sms` and "
+             "`auto` are maps that would change predictions, held to the given ones by `KeepWinner`, which takes any "
+             "map, also a peer's; all others there keep predictions by their form.\n\n")  # fmt: skip
     text += "```{image} peers/quality.png\n:alt: Win rates\n```\n\n"
     for result in results:
         if result.group != "all problems":

@@ -129,7 +129,7 @@ def test_unrestricted_claims_nothing(fitted):
 
 
 def test_time_budget_drops_the_costliest_first():
-    everything = menu(10)
+    everything = menu(5000, 10)
 
     def guess(*chosen):
         return guess_seconds(list(chosen), 5000, 10, 5)
@@ -156,13 +156,15 @@ def test_the_clock_stops_what_is_left(monkeypatch):
     monkeypatch.setattr(candidates, "within", lambda found, *_: (found, []))
     stack = Auto(logits=True, time_budget=1e-9).fit(logits, y)
     assert stack.candidates_ == ["identity"]
-    assert len(stack.dropped_) == len(menu(3)) - 1
+    assert len(stack.dropped_) == len(menu(300, 3)) - 1
 
 
 def test_menus():
-    assert not any(candidate.matrix for candidate in menu(1000))
-    assert not any(candidate.matrix for candidate in menu(2))
-    assert menu(10)[0].name == "identity"
+    assert [candidate.name for candidate in menu(25000, 1000) if candidate.matrix] == ["iop >> sms"]
+    assert not any(candidate.matrix for candidate in menu(200_000, 1000))
+    assert not any(candidate.matrix for candidate in menu(5000, 2))
+    assert any(candidate.tail for candidate in menu(200_000, 100) if candidate.matrix)
+    assert menu(5000, 10)[0].name == "identity"
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 12, 30])

@@ -173,7 +173,7 @@ class Auto(CalibrationMap):
         began = time.perf_counter()
         few = source.n_rows < 2 * ROWS_TO_CHOOSE_BY
         rows = held(source.in_memory() if few else source.sampled(ROWS_TO_CHOOSE_BY))
-        candidates = menu(source.n_classes)
+        candidates = menu(source.n_rows, source.n_classes)
         candidates, dropped = within(candidates, self.time_budget, _n_rows(rows), source.n_classes, self.cv)
         if not _enough(rows, self.cv, self.random_state):
             return self._as_identity(source, dropped, began)

@@ -17,8 +17,10 @@ from mixnmatch.maps.temperature import TemperatureScaling
 from mixnmatch.maps.trivial import Identity
 from mixnmatch.selection.crossfit import Stages
 
-# Above so many classes maps with a matrix are not tried: with 1000, a fit takes a minute and cross-fitting several.
+# Up to so many classes maps with a matrix are tried in all ways. Above, only the best of them is, where a fit takes
+# about a minute at most: rows times the square of the number of classes, 50000 rows of 1000 classes.
 MATRIX_TO = 200
+MATRIX_SIZE = 5e10
 # The published ridge of structured matrix scaling can hold back too much, with 100 classes for one; a tenth is tried.
 WEAK_RIDGE = 0.1
 
@@ -59,11 +61,11 @@ STAGES: dict[str, Stage] = {
     "irm": Stage(_pooled_isotonic, 1e-7),
     "irova": Stage(_one_vs_all_isotonic, 1e-7),
     "ets": Stage(EnsembleTemperatureScaling, 4e-7),
-    "svs": Stage(StructuredVectorScaling, 5e-7),
+    "svs": Stage(StructuredVectorScaling, 2e-7),
     "beta": Stage(_one_vs_all_beta, 1e-6),
     "iop": Stage(IntraOrderPreserving, 1e-6),
-    "sms": Stage(StructuredMatrixScaling, 3e-6, 1e-8),
-    "sms-weak": Stage(_weak_matrix, 8e-6, 3e-8),
+    "sms": Stage(StructuredMatrixScaling, 5e-7, 1e-9),
+    "sms-weak": Stage(_weak_matrix, 1.5e-6, 3e-9),
 }
 
 
@@ -118,15 +120,19 @@ CANDIDATES = (
 CANDIDATES_FOR_TWO = (Candidate(("beta",)), Candidate(("irova",)))
 
 
-def menu(n_classes: int) -> list[Candidate]:
-    """Candidates for a problem with so many classes."""
+def menu(n_rows: float, n_classes: int) -> list[Candidate]:
+    """Candidates for a problem with so many rows and classes."""
     chosen = list(CANDIDATES)
     if n_classes == 2:
         chosen += CANDIDATES_FOR_TWO
-    if n_classes == 2 or n_classes > MATRIX_TO:
-        chosen = [candidate for candidate in chosen if not candidate.matrix]
-    if n_classes > MATRIX_TO:  # slow by itself on float32 scores; after an order-preserving map it is not, and better
-        chosen = [candidate for candidate in chosen if candidate.stages != ("svs",)]
+    if n_classes == 2:
+        return [candidate for candidate in chosen if not candidate.matrix]
+    if n_classes > MATRIX_TO:
+        best = Candidate(("iop", "sms"))
+        chosen = [candidate for candidate in chosen if not candidate.matrix or candidate == best]
+        if n_rows * n_classes**2 > MATRIX_SIZE:
+            chosen.remove(best)
+        chosen.remove(Candidate(("svs",)))  # better after an order-preserving map
     return chosen
 
 
