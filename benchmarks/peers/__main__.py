@@ -80,14 +80,16 @@ def main() -> None:
         rows = speed.measure(options.cache, options.sizes, repeats=options.repeats, minutes=options.minutes,
                              limit=options.limit)  # fmt: skip
         speed.write(rows, tables / "speed.csv")
-        note_run(tables / "about.json", "speed", began, options.limit)
+        note_run(tables / "about.json", "speed", began | {"rounds": speed.rounds(rows)})
     if "quality" in parts:
         if options.forget:
             quality.forget(options.cache, options.forget)
         judged = quality.judge_all(problems(options), options.cache, libraries=options.libraries,
                                    limit=options.quality_limit)  # fmt: skip
         quality.write(judged, tables / "quality.csv")
-        note_run(tables / "about.json", "quality", began, options.quality_limit or 120)
+        if options.quality_limit:
+            limit = {"processor time at most": f"{options.quality_limit:g} s for each"}
+            note_run(tables / "about.json", "quality", began | limit)
     if "page" in parts:
         write_page(options.output, options.environment / "peers.json")
 

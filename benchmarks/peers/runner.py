@@ -110,8 +110,7 @@ def run_facts() -> dict[str, str]:
     }
 
 
-def note_run(path: Path, part: str, facts: dict[str, str], limit: float) -> None:
+def note_run(path: Path, part: str, facts: dict[str, str]) -> None:
     """Write down the facts of a run beside its table."""
-    facts = facts | {"processor time at most": f"{limit:g} s for each"}
     about = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     path.write_text(json.dumps(about | {part: facts}, indent=1) + "\n", encoding="utf-8")

@@ -168,6 +168,15 @@ def summary(job: Job, results: list[dict[str, Any]]) -> dict[str, Any]:
     return row
 
 
+def rounds(rows: list[dict[str, Any]]) -> str:
+    """How often jobs of each size were measured, those that went well."""
+    counts: dict[str, list[int]] = {}
+    for row in rows:
+        if row["size"] and not row["problem"]:
+            counts.setdefault(row["size"], []).append(row["n"])
+    return ", ".join(f"{statistics.median_low(n)} of {size}" for size, n in counts.items())
+
+
 def shown(result: dict[str, Any]) -> str:
     """A result in a few words."""
     if result["problem"]:

@@ -55,6 +55,18 @@ def test_fit_can_hold_any_method_to_the_predictions(files, run, method):
     assert type(mixnmatch.load("cal.json")) is made
 
 
+def test_fit_names_the_members_of_a_stack(files, run):
+    text = run("fit", "val.npz", "-m", "auto", "--option", "cv=2", "-o", "cal.json").stdout
+    stack = mixnmatch.load("cal.json")
+    heaviest = stack.candidates_[int(stack.candidate_weights_.argmax())]
+    first = text.split("Learned\n")[1].splitlines()[0]
+    assert first.split("  weight ") == [
+        f"  {heaviest:<{first.index('  weight') - 2}}",
+        f"{stack.member_weights_.max():.3f}",
+    ]
+    assert f"nll lower by {stack.gain_:.4g}" in text
+
+
 def test_fit_settings(files, run):
     assert run("fit", "val.npz", "-m", "irm", "--option", "smoothing=0", "-o", "cal.json").exit_code == 0
     assert mixnmatch.load("cal.json").smoothing == 0

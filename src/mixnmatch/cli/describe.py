@@ -18,7 +18,18 @@ def describe(fitted: Any) -> list[tuple[str, str]]:
         return first + [(f"then, {name}", value) for name, value in describe(fitted.second_)]
     if hasattr(fitted, "map_"):
         return describe(fitted.map_)
+    if hasattr(fitted, "candidates_"):
+        return _stack(fitted)
     return [*_temperature(fitted), *_weights(fitted), *_knots(fitted)] or _attributes(fitted)
+
+
+def _stack(fitted: Any) -> list[tuple[str, str]]:
+    """The members of a stack, the heaviest first, and how it did on rows that they had not seen."""
+    order = np.argsort(-fitted.candidate_weights_, kind="stable")
+    used = [k for k in order if fitted.candidate_weights_[k] > 0]
+    members = [(fitted.candidates_[k], f"weight {fitted.candidate_weights_[k]:.3f}") for k in used]
+    held_out = f"{fitted.scoring} lower by {fitted.gain_:.4g} (standard error {fitted.gain_error_:.2g})"
+    return [*members, ("on held-out rows", held_out)]
 
 
 def _temperature(fitted: Any) -> list[tuple[str, str]]:
