@@ -65,8 +65,4 @@ REASONS: dict[tuple[str, str, str], str] = {
     ),
     **{("metric", twin, "fit"): _CHECKED for twin in ("accuracy", "smooth ece", "kde ece")},
     **{("metric", twin, "fit"): _BRIEF for twin in ("log loss", "ece", "brier")},
-    ("league", "accuracy-preserving", "brier"): (
-        "Single maps such as `iop`, below with their intervals, are hard to beat where a stack has to learn its "
-        "weights from the same rows."
-    ),
 }
