@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mixnmatch._along_rows import SHORT, picked, row_maxima, row_sums, winners
+from mixnmatch._along_rows import SHORT, WIDE, picked, row_maxima, row_sums, winners
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -18,3 +18,12 @@ def test_as_numpy_does_it(n_columns, dtype):
         np.testing.assert_array_equal(row_maxima(table), table.max(axis=1))
         np.testing.assert_array_equal(winners(table), table.argmax(axis=1))
         np.testing.assert_array_equal(picked(table, own), table[np.arange(len(table)), own])
+
+
+@pytest.mark.parametrize("n_columns", [WIDE, WIDE + 1, 1000, 128_256])
+def test_long_rows_of_single_precision_are_added_up_exactly_enough(n_columns):
+    rng = np.random.default_rng(0)
+    x = np.stack([np.full(n_columns, 1 / n_columns), rng.random(n_columns), np.full(n_columns, 0.5 / n_columns)])
+    x[2, 0] += 0.5
+    x = x.astype(np.float32)
+    np.testing.assert_allclose(row_sums(x), x.sum(axis=1, dtype=np.float64), rtol=2e-6)

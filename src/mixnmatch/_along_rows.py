@@ -9,17 +9,26 @@ from numpy.typing import NDArray
 
 # Rows up to this long are added up column by column: measured, 20 times as fast for two columns, equal at about 30.
 SHORT = 16
+# Entries of a row that are added one to the other: beyond, rounding in single precision would show.
+WIDE = 256
 
 
 def row_sums(x: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
     """Sum of each row."""
-    if x.shape[1] > SHORT:  # measured, three to five times as fast as x.sum(axis=1), and as exact
-        same = dtype is None or x.dtype == dtype
-        return np.asarray(np.einsum("ij->i", x) if same else x.sum(axis=1, dtype=dtype))
+    if x.shape[1] > SHORT:
+        return np.asarray(x.sum(axis=1, dtype=dtype) if dtype not in (None, x.dtype) else _long_row_sums(x))
     total = x[:, 0].astype(x.dtype if dtype is None else dtype)
     for column in range(1, x.shape[1]):
         total += x[:, column]
     return total
+
+
+def _long_row_sums(x: NDArray[Any]) -> NDArray[Any]:
+    """Measured, three to five times as fast as x.sum(axis=1); it adds naively, so no more than ``WIDE`` at a time."""
+    if x.shape[1] <= WIDE:
+        return np.asarray(np.einsum("ij->i", x))
+    parts = [np.einsum("ij->i", x[:, start : start + WIDE]) for start in range(0, x.shape[1], WIDE)]
+    return np.asarray(np.stack(parts, axis=1).sum(axis=1))
 
 
 def winners(x: NDArray[Any]) -> NDArray[np.intp]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch import kernels
-from mixnmatch._along_rows import picked, row_maxima, row_sums, two_columns
+from mixnmatch._along_rows import picked, row_maxima, row_sums, two_columns, winners
 from mixnmatch._dask import is_dask, map_chunks, reduce_chunks, rows_like
 from mixnmatch._folds import Fold, fold_of
 from mixnmatch._passes import add, asked_backend, light_bytes, row_ranges, run_blocks, total
@@ -45,6 +45,14 @@ class Block:
     rounding: float = ROUNDING["float64"]  # of the type that probabilities came in
     backend: str = "numpy"
     beside: tuple[Block, ...] = ()  # the same rows in other tables
+    kept: NDArray[np.intp] | None = (
+        None  # winners of the rows before the maps that they came through, if these kept them
+    )
+
+    @property
+    def winner(self) -> NDArray[np.intp]:
+        """Column that wins each row: of ties, and of leads lost to rounding, the one that won before."""
+        return winners(self.values) if self.kept is None else self.kept
 
     @property
     def kernels(self) -> ModuleType:
@@ -64,7 +72,8 @@ class Block:
         labels = None if self.labels is None else self.labels[which]
         weight = None if self.weight is None else self.weight[which]
         index = self.index[which] if isinstance(which, slice) else np.asarray(self.index)[which]
-        return replace(self, values=self.values[which], index=index, labels=labels, weight=weight, beside=())
+        kept = None if self.kept is None else self.kept[which]
+        return replace(self, values=self.values[which], index=index, labels=labels, weight=weight, kept=kept, beside=())
 
     @property
     def y(self) -> NDArray[np.intp]:
@@ -125,7 +134,8 @@ class Block:
         that is at one of its steps must get there whatever computes it.
         """
         wide = replace(self, values=self.values.astype(np.float64, copy=False))
-        return replace(self, values=fitted._log_proba(wide), form="log-probabilities")
+        kept = self.winner if fitted.accuracy_preserving else None
+        return replace(self, values=fitted._log_proba(wide), form="log-probabilities", kept=kept)
 
 
 @dataclass(frozen=True)

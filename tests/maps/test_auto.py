@@ -124,6 +124,16 @@ def test_restricted_does_no_harm_where_only_flips_help():
     assert nll(held.predict_proba(logits), y) < nll(softmax(logits), y)
 
 
+def test_restricted_is_not_worse_than_candidates_that_keep_winners_by_themselves(monkeypatch):
+    logits, y = make_problem(300, 4, seed=5)
+    monkeypatch.setattr("mixnmatch.selection.crossfit.kept_losses", lambda given, *_: np.full(given.n_rows, 9.0))
+    alone = Auto(logits=True, accuracy_preserving=True).fit(logits, y)
+    assert all(member.accuracy_preserving for member in alone.members_)
+    assert len(alone.members_) > 1
+    assert alone.loss_ < alone.candidate_losses_[0]
+    np.testing.assert_allclose(alone.predict_proba(logits).sum(axis=1), 1)
+
+
 def test_unrestricted_claims_nothing(fitted):
     assert not fitted[0].accuracy_preserving
 

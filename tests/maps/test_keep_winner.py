@@ -13,10 +13,10 @@ RNG = np.random.default_rng(0)
 
 
 def kept(given_row, row):
-    given_row, row = np.atleast_2d(given_row), np.atleast_2d(row)
-    one = keep_winner(given_row, row, logarithms=False)
+    winner, row = np.atleast_2d(given_row).argmax(axis=1), np.atleast_2d(row)
+    one = keep_winner(winner, row, logarithms=False)
     with np.errstate(divide="ignore"):
-        other = np.exp(keep_winner(given_row, np.log(row), logarithms=True))
+        other = np.exp(keep_winner(winner, np.log(row), logarithms=True))
     np.testing.assert_allclose(one, other, rtol=1e-12)
     return one
 
@@ -57,7 +57,7 @@ def test_is_isotonic_regression_of_two_ranks():
 
 def test_rows_that_keep_the_winner_are_left_alone():
     q = RNG.dirichlet(np.ones(4), size=50)
-    assert keep_winner(q, q, logarithms=False) is q
+    assert keep_winner(q.argmax(axis=1), q, logarithms=False) is q
     tied = np.array([[0.4, 0.4, 0.2]])
     np.testing.assert_array_equal(kept([[0.2, 0.5, 0.3]], tied), tied)
 
@@ -134,12 +134,52 @@ def test_other_peoples_calibrators():
         mm.KeepWinner("sms").fit(p, y)
 
 
-def test_within_compositions():
-    logits, y = make_problem(300, 3, seed=6)
-    chain = mm.TemperatureScaling(logits=True) >> mm.KeepWinner(mm.VectorScaling()) >> mm.EnsembleTemperatureScaling()
-    assert chain.accuracy_preserving
-    fitted = chain.fit(logits, y)
-    assert mm.accuracy_preserved(logits, fitted.predict_proba(logits))
+PARTS = {
+    "keep": lambda **k: mm.KeepWinner(mm.VectorScaling(**k)),
+    "ts": mm.TemperatureScaling,
+    "ets": mm.EnsembleTemperatureScaling,
+    "iop": mm.IntraOrderPreserving,
+    "irm": lambda **k: mm.Pooled(mm.Isotonic(strict=True), **k),
+    "auto": lambda **k: mm.calibrator("auto", cv=2, accuracy_preserving=True, **k),
+}
+CHAINS = [(first, "keep") for first in PARTS] + [("keep", "ts"), ("keep", "keep", "keep"), ("ts", "keep", "auto")]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("chain", CHAINS, ids=" ".join)
+def test_within_compositions(chain, dtype):
+    # Winners of a stage can tie, or lose a lead of one unit in the last place: the next one must know who won.
+    logits, y = biased(500, seed=6)
+    made = PARTS[chain[0]](logits=True)
+    for name in chain[1:]:
+        made = made >> PARTS[name]()
+    assert made.accuracy_preserving
+    fitted = made.fit(logits, y)
+    near = logits.astype(dtype)
+    near[:, 3] = np.nextafter(near[:, 0], dtype(np.inf))
+    for rows in (logits.astype(dtype), near):
+        p = fitted.predict_proba(rows)
+        np.testing.assert_allclose(p.sum(axis=1, dtype=np.float64), 1, atol=1e-6)
+        assert mm.accuracy_preserved(rows, p)
+
+
+def test_within_cross_fitted_compositions():
+    logits, y = biased(400, seed=6)
+    fitted = mm.Composition(PARTS["keep"](logits=True), PARTS["keep"](), cv=3).fit(logits, y)
+    np.testing.assert_allclose(fitted.predict_proba(logits).sum(axis=1), 1)
+
+
+def test_output_of_another_shape_is_refused():
+    class Short:
+        def fit(self, p, y):
+            return self
+
+        def predict_proba(self, p):
+            return np.asarray(p)[:, :2]
+
+    logits, y = make_problem(100, 3, seed=6)
+    with pytest.raises(ValueError, match=r"shape \(100, 2\)"):
+        mm.KeepWinner(Short()).fit(softmax(logits), y).predict_proba(softmax(logits))
 
 
 def test_survives_saving(tmp_path):

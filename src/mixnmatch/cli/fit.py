@@ -133,6 +133,7 @@ def _as_dict(
         "logits": table.logits,
         "method": method,
         "accuracy_preserving": bool(map_.accuracy_preserving),
+        "map": " ".join(repr(map_).split()),
         "learned": dict(describe(map_)),
         "seconds": seconds,
         "calibration_set": {"before": before.to_dict(), "after": after.to_dict()},
@@ -149,6 +150,8 @@ def _as_text(
     from mixnmatch.registry import REGISTRY
 
     kept = "the predicted class never changes" if map_.accuracy_preserving else "the predicted class may change"
+    if map_.accuracy_preserving and not REGISTRY[method].accuracy_preserving:
+        kept = f"held to the predictions of the scores: {kept}"
     learned = [(f"  {name}", value) for name, value in describe(map_)]
     scores = [
         ("", "before", "after"),

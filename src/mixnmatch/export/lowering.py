@@ -84,6 +84,8 @@ def lower(fitted: CalibrationMap, rows: Rows, scope: str = "") -> Rows:
     step = lowering_of(fitted)
     with rows.graph.scope(scope):
         made: Rows = _binary_alone(fitted, rows) if isinstance(fitted, BinaryMap) else step(fitted, rows)
+    if fitted.accuracy_preserving and made is not rows:
+        made.before = rows
     return made
 
 
@@ -203,7 +205,7 @@ def _keep_winner(fitted: KeepWinner, rows: Rows) -> Rows:
 def _kept(rows: Rows, made: Rows) -> Rows:
     """What a map made of rows, held to their winners."""
     p, n_classes = made.probabilities, rows.n_classes
-    winner = rows.graph.constant("columns", np.arange(n_classes)).equals(rows.values.argmax())
+    winner = rows.graph.constant("columns", np.arange(n_classes)).equals(rows.winner)
     own = winner.choose(p, 0.0).sum()
     sums = own + winner.choose(0.0, p).falling(n_classes).running_sum()
     level = (sums / rows.graph.constant("counts", np.arange(2.0, n_classes + 2))).max().at_least(own)

@@ -17,11 +17,17 @@ class Rows:
         self.values = values
         self.n_classes = n_classes
         self.positive = positive  # whether the map that made these rows keeps them above zero
+        self.before: Rows | None = None  # the rows that these were made from, if the map keeps their winners
 
     @property
     def graph(self) -> Graph:
         """The graph that the rows are part of."""
         return self.values.graph
+
+    @cached_property
+    def winner(self) -> Tensor:
+        """Column that wins each row: of ties, and of leads lost to rounding, the one that won before."""
+        return self.values.argmax() if self.before is None else self.before.winner
 
     @cached_property
     def probabilities(self) -> Tensor:

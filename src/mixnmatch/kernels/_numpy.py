@@ -344,7 +344,7 @@ def _count_steps_into(x: Block, knots: Rows, values: Rows, left: Rows, offsets: 
     rung = np.arange(len(knots)) - offsets[column]
     ladder = np.full((int(sizes.max()), len(sizes)), np.inf)  # the first knots of all columns, the second ones ...
     ladder[rung, column] = knots
-    levels = np.empty((len(sizes), len(ladder) + 1))
+    levels = np.full((len(sizes), len(ladder) + 1), np.nan)
     levels[:, 0], levels[column, rung + 1] = left, values
     first, rows = np.arange(len(sizes)) * levels.shape[1], max(1, _STEPS // x.shape[1])
     for start in range(0, len(x), rows):

@@ -42,7 +42,9 @@ class Auto(CalibrationMap):
     scoring : {"nll", "brier"}
         The proper score S that weights are chosen by: log loss or squared error.
     accuracy_preserving : bool
-        Keep the largest entry of every row the largest: the stack is held to it as by :class:`KeepWinner`.
+        Keep the largest entry of every row the largest. The stack, whose weights are chosen without that, is then held
+        to the winners as by :class:`KeepWinner`; or, if that is better on the rows left out, it is a stack of those
+        candidates that keep them by themselves.
     time_budget : float, optional
         Seconds that the fit should take at most. Candidates that would not fit in by a guess that is the same on every
         machine are dropped, the costliest first; where the clock runs out nonetheless, so are the ones not yet tried.
@@ -183,7 +185,8 @@ class Auto(CalibrationMap):
         whole = Bench(rows if few else source, maps, self.cv, self.random_state)
         tried, outputs, seconds = self._try(bench, candidates, began)
         dropped += [candidate for candidate in candidates if candidate not in tried]
-        report = self._weigh(outputs, bench.source)
+        preserving = [all(maps[name].accuracy_preserving for name in candidate.names) for candidate in tried]
+        report = self._weigh(outputs, bench.source, np.flatnonzero(preserving))
         weights = report["candidate_weights_"]
         chosen = [(candidate, weight) for candidate, weight in zip(tried, weights, strict=True) if weight > 0]
         members = [_member(candidate, whole, bench) for candidate, _ in chosen]
@@ -217,7 +220,7 @@ class Auto(CalibrationMap):
             seconds.append(time.perf_counter() - start)
         return tried, outputs, seconds
 
-    def _weigh(self, outputs: list[RowSource], given: RowSource) -> dict[str, Any]:
+    def _weigh(self, outputs: list[RowSource], given: RowSource, preserving: NDArray[np.intp]) -> dict[str, Any]:
         """Weights of the candidates, the identity being the first of them, and how they did."""
         from mixnmatch.selection.crossfit import kept_losses, objective
         from mixnmatch.selection.stacking import Difference, stack
@@ -227,8 +230,14 @@ class Auto(CalibrationMap):
         rows = [loss.rows(one) for one in single]
         gains = [Difference.of(rows[0], other, loss.weight) for other in rows]
         weights = stack(loss)
-        keep = self.accuracy_preserving
-        stacked = kept_losses(given, outputs, weights, self.scoring) if keep else loss.rows(weights)
+        stacked = loss.rows(weights)
+        if self.accuracy_preserving:
+            # The stack of all candidates, held to the winners, or that of those which keep them by themselves.
+            stacked = kept_losses(given, outputs, weights, self.scoring)
+            alone = np.zeros(len(outputs))
+            alone[preserving] = stack(loss.some(preserving))
+            if loss.mean(alone) < loss.weight @ stacked / loss.weight.sum():
+                weights, stacked = alone, loss.rows(alone)
         gain = Difference.of(rows[0], stacked, loss.weight)
         if not gain.mean > 0:  # do no harm
             weights, gain = single[0], gains[0]
@@ -268,7 +277,7 @@ class Auto(CalibrationMap):
             part = member._log_proba(block) + log_weight
             mixed = part if mixed is None else np.logaddexp(mixed, part)
         assert mixed is not None
-        return keep_winner(block.values, mixed, logarithms=True) if self.accuracy_preserving else mixed
+        return keep_winner(block.winner, mixed, logarithms=True) if self.accuracy_preserving else mixed
 
     def summary(self) -> str:
         """What was tried, how it did on rows it had not seen, what it weighs and what it cost, as an aligned table."""

@@ -105,6 +105,11 @@ class CrossFitted(CalibrationMap):
         self.maps = maps
         self.seed = seed
 
+    @property
+    def accuracy_preserving(self) -> bool:  # type: ignore[override]
+        """Whether all copies preserve accuracy."""
+        return all(fitted.accuracy_preserving for fitted in self.maps)
+
     def _log_proba(self, block: Block) -> NDArray[np.float64]:
         fold = block.folds(len(self.maps), self.seed)
         out = np.empty(block.values.shape)

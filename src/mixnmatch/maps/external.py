@@ -129,6 +129,9 @@ def spread(estimator: Any, scores: NDArray[Any]) -> NDArray[np.float64]:
     predicted = np.asarray(estimator.predict_proba(scores), dtype=np.float64)
     known = getattr(estimator, "classes_", None)
     if known is None or len(known) == scores.shape[1]:
+        if predicted.shape != scores.shape:
+            msg = f"{estimator!r} gave probabilities of shape {predicted.shape} for scores of shape {scores.shape}"
+            raise ValueError(msg)
         return predicted
     out = np.zeros(scores.shape)
     out[:, np.asarray(known, dtype=np.intp)] = predicted

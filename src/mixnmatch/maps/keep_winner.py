@@ -20,8 +20,8 @@ class KeepWinner(CalibrationMap):
     .. math:: T(z) = \arg\min_{r \in \Delta} \mathrm{KL}(S(z) \,\|\, r)
         \quad \text{subject to} \quad r_w \geq r_l \text{ for all } l, \quad w = \arg\max_l z_l
 
-    S is the map inside. Where it leaves the winner w in front, so is T. Where it puts other classes before w, these
-    and w share what they have together, evenly; all other entries stay.
+    S is the map inside. Where it leaves the winner w in front, T(z) is S(z). Where it puts other classes before w, the
+    winner shares evenly with the largest of them, as many as are above the common level; all other entries stay.
 
     Parameters
     ----------
@@ -41,22 +41,25 @@ class KeepWinner(CalibrationMap):
     .. math:: T(z)_w = \theta = \max_{k \geq 0} \frac{q_w + q_{(1)} + \ldots + q_{(k)}}{k + 1}, \qquad
         T(z)_l = \min(q_l, \theta)
 
-    which is isotonic regression of the row under the one demand that w is not below the others. Its solution is the
-    same for every Bregman divergence: if q is the distribution of the label, T(z) has the least expected log loss and
-    the least expected squared error of all rows that keep the winner, and so no accuracy-preserving map can do better.
-    One function for all entries (the paper's Def. 3.1) also keeps the order of all other entries, and knows nothing of
-    the classes; this keeps the winner alone, and the corrections between classes of the map inside.
+    which is isotonic regression of the row under the one demand that w is not below the others. It is the same for
+    every proper score that treats the classes alike, log loss and squared error among them: if q is the distribution of
+    the label given z, no map that keeps the winner (up to ties) has a lower expected one. One function for all entries
+    (the paper's Def. 3.1) also keeps the order of all other entries, and knows nothing of the classes; this keeps the
+    winner alone, and the corrections between classes of the map inside.
 
-    Classes that share are equal, but for the last digit, which the winner has more: the map inside holds another class
-    for likelier. If that is so in many rows, their predictions are worth changing: look at the accuracy of the map
-    inside. The map is not injective, so that the calibration gain is a lower bound.
+    Where classes share, the winner has more than the map inside gives it: the row as a whole is as good as it can be,
+    but the confidence in the winner is too high there, and a top-label calibration error sees that. (With two classes
+    such a row is one half and one half.) Classes that share come out equal, but for the last digit, which the winner
+    has more. If many rows share, their predictions are worth changing: compare the accuracy of the map inside. If the
+    confidence of predictions that must not change is all you need, take :class:`Pooled` isotonic regression or ETS.
+    Rows that share are told apart no longer, so that the calibration gain is a lower bound.
 
     Examples
     --------
     >>> from mixnmatch import StructuredMatrixScaling
     >>> KeepWinner(StructuredMatrixScaling()).accuracy_preserving
     True
-    >>> keep_winner(np.array([[0.5, 0.3, 0.2]]), np.array([[0.3, 0.6, 0.1]]), logarithms=False)
+    >>> keep_winner(np.array([0]), np.array([[0.3, 0.6, 0.1]]), logarithms=False)
     array([[0.45, 0.45, 0.1 ]])
     """
 
@@ -72,32 +75,32 @@ class KeepWinner(CalibrationMap):
     @property
     def injective(self) -> bool:  # type: ignore[override]
         """Whether different rows stay different: if there is nothing to keep back, and the map inside is injective."""
-        return all(getattr(self.map, promise, False) for promise in ("accuracy_preserving", "injective"))
+        inside = getattr(self, "map_", self.map)
+        return all(getattr(inside, promise, False) for promise in ("accuracy_preserving", "injective"))
 
     def _input_settings(self) -> dict[str, Any]:
         return calibration_map(self.map)._input_settings()
 
     def _check_fitted(self) -> None:
-        if not isinstance(self.map_, CalibrationMap):
-            msg = "there is no map inside"
+        if not np.array_equal(self.map_.classes_, self.classes_):
+            msg = "the map inside has other classes"
             raise ValueError(msg)
 
     def _fit(self, source: RowSource) -> dict[str, Any]:
         return {"map_": calibration_map(clone(self.map, safe=False))._fit_source(source)}
 
     def _proba(self, block: Block) -> NDArray[Any]:
-        return keep_winner(block.values, self.map_._proba(block), logarithms=False)
+        return keep_winner(block.winner, self.map_._proba(block), logarithms=False)
 
     def _log_proba(self, block: Block) -> NDArray[np.float64]:
-        return keep_winner(block.values, self.map_._log_proba(block), logarithms=True)
+        return keep_winner(block.winner, self.map_._log_proba(block), logarithms=True)
 
 
-def keep_winner(given: NDArray[Any], found: NDArray[Any], *, logarithms: bool) -> NDArray[Any]:
-    """The rows nearest to ``found`` in which the largest entry of ``given`` is not below any other.
+def keep_winner(winner: NDArray[np.intp], found: NDArray[Any], *, logarithms: bool) -> NDArray[Any]:
+    """The rows nearest to ``found`` in which the entry of the column ``winner`` is not below any other.
 
     ``found`` holds probabilities or their logarithms; it comes back as it is if there is nothing to do.
     """
-    winner = winners(given)
     lost = np.flatnonzero(winner != winners(found))
     if not lost.size:
         return found

@@ -79,7 +79,12 @@ class Candidate:
     @property
     def name(self) -> str:
         """The stages in the order in which they act."""
-        return " >> ".join((*self.stages, *self.tail))
+        return " >> ".join(self.names)
+
+    @property
+    def names(self) -> Stages:
+        """Names of all stages."""
+        return *self.stages, *self.tail
 
     @property
     def matrix(self) -> bool:

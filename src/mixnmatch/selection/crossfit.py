@@ -168,7 +168,7 @@ def kept_losses(given: RowSource, outputs: list[RowSource], weights: Array, scor
     def work(start: int, stop: int) -> Array:
         block = given.block(start, stop)
         mixed = sum(weight * output.block(start, stop).probabilities() for output, weight in used)
-        kept = keep_winner(block.values, np.asarray(mixed, dtype=np.float64), logarithms=False)
+        kept = keep_winner(block.winner, np.asarray(mixed, dtype=np.float64), logarithms=False)
         after = replace(block, values=kept, form="probabilities", uneven=False)
         return np.asarray(log_loss_rows(after, SMALLEST_PROBABILITY) if scoring == "nll" else brier_rows(after))
 

@@ -42,6 +42,10 @@ class Objective(Protocol):
         """Mean loss."""
         ...
 
+    def some(self, members: NDArray[np.intp]) -> Objective:
+        """The same with some of the members."""
+        ...
+
 
 @dataclass(frozen=True)
 class LogLoss:
@@ -54,6 +58,10 @@ class LogLoss:
     def n_members(self) -> int:
         """Number of members."""
         return int(self.at_label.shape[1])
+
+    def some(self, members: NDArray[np.intp]) -> LogLoss:
+        """The same with some of the members."""
+        return LogLoss(self.at_label[:, members], self.weight)
 
     def rows(self, weights: Array) -> Array:
         """Loss of each row."""
@@ -82,6 +90,11 @@ class SquaredError:
     def n_members(self) -> int:
         """Number of members."""
         return int(self.at_label.shape[1])
+
+    def some(self, members: NDArray[np.intp]) -> SquaredError:
+        """The same with some of the members."""
+        products = self.products[:, members][:, :, members]
+        return SquaredError(self.at_label[:, members], products, self.weight)
 
     def rows(self, weights: Array) -> Array:
         """Loss of each row."""
