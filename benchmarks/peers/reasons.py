@@ -30,7 +30,12 @@ _KEPT = (
 )
 _SAME = "the same problem to a tighter tolerance, in a little more time"
 _IN_ROWS = "the whole block of rows is computed at once, in float64, not class by class"
-# (kind, twin, column) of the speed table or ("league", league, score) -> why the peer wins, or why it stays so.
+ERROR_REASON = (
+    "\nAn error of the top label is no proper score: a map can have a small one and tell little. Where `KeepWinner` "
+    "keeps a prediction that the map inside would change, the row as a whole is the best that keeps it, and the "
+    "confidence in the winner is too high.\n"
+)
+# (kind, twin, column) of the speed table -> why the peer wins, or why it stays so.
 REASONS: dict[tuple[str, str, str], str] = {
     ("import", "import", "fit"): (
         "`BaseEstimator` of scikit-learn brings scipy.stats and pandas along, which is most of it; ours also builds a "

@@ -10,7 +10,7 @@ from peers.adapters import all_methods, ours, scikit_learn
 from peers.datasets import Problem, files_of, network_problems, probabilities, simulated
 from peers.league import beats, league, win_rates
 from peers.metrics import all_metrics, kdepy_ece
-from peers.page import LEAGUES, Pair, leagues, pairs, read, speed_losses, times, write_page
+from peers.page import LEAGUES, Pair, error_losses, leagues, pairs, read, speed_losses, times, write_page
 from peers.quality import COLUMNS as QUALITY_COLUMNS
 from peers.runner import run
 from peers.speed import COLUMNS as SPEED_COLUMNS
@@ -223,6 +223,15 @@ def test_page_tells_what_we_lose(tmp_path):
     lines = read(tmp_path / "peers" / "leagues.csv")
     best = [line["method"] for line in lines if line["score"] == "nll" and line["problems"] == "tabular problems"]
     assert best == ["sharp: map", "mixnmatch: auto", "mixnmatch: ts", "lame: map"]
+
+
+def test_page_tells_of_smaller_errors():
+    errors = {"mixnmatch: auto": 0.02, "swift: map": 0.01, "lame: map": 0.05}
+    rows = [quality_row(f"tab_{k}", key, "1") | {"ece": str(e)} for k in range(3) for key, e in errors.items()]
+    text = error_losses(rows)
+    assert "the mean of `auto` is 0.0200; lower are swift: map (-0.0100, " in text
+    assert "lame" not in text
+    assert error_losses([row for row in rows if row["library"] != "swift"]) == ""
 
 
 def test_memory_below_the_noise_is_no_difference():
