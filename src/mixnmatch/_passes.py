@@ -24,8 +24,8 @@ T = TypeVar("T")
 # kernels keep what they need of a row in registers: for them a block only has to be worth its call.
 BLOCK_BYTES = {"numpy": 1 << 19, "numba": 1 << 21}
 # A pass that looks at each entry once or twice gains nothing from the cache, and pays for each block by a change of
-# threads.
-LIGHT_BYTES = 1 << 23
+# threads: a quarter of the table, within these bounds.
+LIGHT_BYTES = 1 << 21, 1 << 23
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,10 @@ def asked_block_bytes() -> int | None:
     return _engine.get().block_bytes
 
 
-def light_bytes() -> int:
-    """Bytes in a block of a pass that does little with each entry, such as checking it."""
-    return asked_block_bytes() or LIGHT_BYTES
+def light_bytes(table_bytes: int) -> int:
+    """Bytes in a block of a pass that does little with each entry of a table, such as checking it."""
+    least, most = LIGHT_BYTES
+    return asked_block_bytes() or min(max(table_bytes // 4, least), most)
 
 
 def available_threads() -> int:

@@ -191,7 +191,9 @@ class RowSource:
     @property
     def light_bytes(self) -> int | None:
         """Bytes in a block of a pass that does little with each probability; None where these must be made first."""
-        return None if self.scores.logits or self.chain or self.beside else light_bytes()
+        if self.scores.logits or self.chain or self.beside:
+            return None
+        return light_bytes(self.n_rows * self.scores.row_bytes)
 
     def through(self, fitted: CalibrationMap) -> RowSource:
         """The source as it looks after a fitted map."""
