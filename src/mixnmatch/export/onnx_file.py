@@ -218,9 +218,13 @@ class Emitter:
         return self.node("ReduceMax", x, axes=[1], keepdims=1)
 
     def _emit_falling(self, step: Step, x: str) -> str:
-        name = self.node("TopK", x, self.store(np.array([step.detail])), axis=1)
+        # A row is put below and taken off again: onnxruntime 1.20 dies of TopK on none.
+        row = np.zeros((1, step.detail), helper.tensor_dtype_to_np_dtype(self._types[step.kind]))
+        padded = self.node("Concat", x, self.store(row), axis=0)
+        name = self.node("TopK", padded, self.store(np.array([step.detail])), axis=1)
         self.nodes[-1].output.append(f"{name}_places")  # it also says where the entries were
-        return name
+        first, end, axis = (self.store(np.array([value])) for value in (0, -1, 0))
+        return self.node("Slice", name, first, end, axis)
 
     def _emit_running_sum(self, _step: Step, x: str) -> str:
         return self.node("CumSum", x, self.store(np.array(1)))
