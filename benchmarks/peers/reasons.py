@@ -29,6 +29,7 @@ _KEPT = (
     "through the classes one by one needs one column at a time. Tables beyond 4 million entries are not kept"
 )
 _SAME = "the same problem to a tighter tolerance, in a little more time"
+_EDGES = "the edges of each class are its own, and every entry is compared with all of them"
 _BESIDE = "a block of one or two megabytes for each thread beside the output"
 _IN_ROWS = "the whole block of rows is computed at once, in float64, not class by class"
 ERROR_REASON = (
@@ -48,11 +49,7 @@ REASONS: dict[tuple[str, str, str], str] = {
         "ours takes log-probabilities, so that logits and the probabilities they give lead to the same map: two "
         "exponentials for each entry where the peer, which takes logits as they are, has one"
     ),
-    (
-        "fit",
-        "histogram (width)",
-        "apply",
-    ): "the edges of each class are its own, and every entry is compared with all of them",
+    ("fit", "histogram (width)", "apply"): _EDGES,
     **{("fit", twin, "apply"): _BOTH for twin in ("platt", "beta")},
     **{("fit", twin, "fit_memory"): _KEPT for twin in ("platt", "beta")},
     **{("fit", twin, "apply_memory"): _IN_ROWS for twin in ("platt", "beta", "irova", "histogram (width)")},

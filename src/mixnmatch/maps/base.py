@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from mixnmatch.maps.composition import Composition
 
 
+# Bytes of scores in a block that a map is applied to, by kernels; a map that is one call of a kernel takes larger ones.
+APPLIED_BYTES = {"numpy": 1 << 20, "numba": 1 << 20}
+ONE_KERNEL_BYTES = APPLIED_BYTES | {"numba": 1 << 21}
+
+
 def read_rows(
     scores: Any,
     y: Any,
@@ -65,8 +70,8 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
     # Rows of a block that the map is applied to, at the least.
     _least_rows: ClassVar[int] = 1
 
-    # Bytes of scores in such a block, by kernels. Applying a map writes less beside a block than learning it does.
-    _block_bytes: ClassVar[dict[str, int]] = {"numpy": 1 << 20, "numba": 1 << 20}
+    # Bytes of scores in such a block: applying a map writes less beside it than learning does.
+    _block_bytes: ClassVar[dict[str, int]] = APPLIED_BYTES
 
     logits: bool
     classes: Any

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._along_rows import row_maxima, row_sums
 from mixnmatch._rows import Block, RowSource
-from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
 from mixnmatch.maps.temperature import LOOK, check_loss, descend, fit_beta, keep_informative, log_softmax
 
 Vector = NDArray[np.float64]
@@ -74,7 +74,7 @@ class EnsembleTemperatureScaling(CalibrationMap):
     accuracy_preserving = True
     injective = True
     _fitted: ClassVar[tuple[str, ...]] = ("beta_", "member_weights_", "log_floor_", "loss_", "backend_")
-    _block_bytes: ClassVar[dict[str, int]] = {"numpy": 1 << 20, "numba": 1 << 21}  # one kernel does it all
+    _block_bytes = ONE_KERNEL_BYTES
 
     beta_: float
     member_weights_: Vector

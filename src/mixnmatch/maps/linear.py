@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mixnmatch._rows import Block, RowSource
 from mixnmatch.maps._linear_passes import Problem, scaled_rows, unpack
 from mixnmatch.maps._linear_solver import Penalty, solve
-from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
 from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
 
 Array = NDArray[np.float64]
@@ -29,7 +29,7 @@ class SoftmaxLinear(CalibrationMap):
 
     _fitted: ClassVar[tuple[str, ...]] = ("weight_", "intercept_", "log_floor_", "loss_")
     _full: ClassVar[bool] = False
-    _block_bytes: ClassVar[dict[str, int]] = {"numpy": 1 << 20, "numba": 1 << 21}  # one kernel does it all
+    _block_bytes = ONE_KERNEL_BYTES
 
     weight_: Array
     intercept_: Array

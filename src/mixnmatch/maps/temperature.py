@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._along_rows import row_maxima, row_sums
 from mixnmatch._rows import Block, RowSource
-from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
 
 LOSSES = ("nll", "brier")
 # Rows that a first, cheap look at the data takes.
@@ -74,7 +74,7 @@ class TemperatureScaling(CalibrationMap):
     accuracy_preserving = True
     injective = True
     _fitted: ClassVar[tuple[str, ...]] = ("beta_", "log_floor_", "loss_", "bound_", "backend_")
-    _block_bytes: ClassVar[dict[str, int]] = {"numpy": 1 << 20, "numba": 1 << 21}  # one kernel does it all
+    _block_bytes = ONE_KERNEL_BYTES
 
     beta_: float
     log_floor_: float

@@ -127,11 +127,9 @@ CANDIDATES_FOR_TWO = (Candidate(("beta",)), Candidate(("irova",)))
 
 def menu(n_rows: float, n_classes: int) -> list[Candidate]:
     """Candidates for a problem with so many rows and classes."""
+    if n_classes == 2:
+        return [*(candidate for candidate in CANDIDATES if not candidate.matrix), *CANDIDATES_FOR_TWO]
     chosen = list(CANDIDATES)
-    if n_classes == 2:
-        chosen += CANDIDATES_FOR_TWO
-    if n_classes == 2:
-        return [candidate for candidate in chosen if not candidate.matrix]
     if n_classes > MATRIX_TO:
         best = Candidate(("iop", "sms"))
         chosen = [candidate for candidate in chosen if not candidate.matrix or candidate == best]
