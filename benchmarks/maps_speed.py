@@ -236,7 +236,7 @@ def bench_start() -> None:
         "import numpy as np, time, mixnmatch as mm\n"
         "x = np.random.default_rng(0).normal(size=(20000, 100)).astype('f')\n"
         "s = time.perf_counter(); mm.calibrator('ets', logits=True).fit(x, np.arange(20000) % 100).predict_proba(x)\n"
-        "import mixnmatch.kernels._numba as k\n"
+        "import mixnmatch._engine.kernels._numba as k\n"
         "stats = [f.stats for f in (k._nll_rows, k._mixture_into)]\n"
         "print(time.perf_counter() - s, sum(sum(t.cache_misses.values()) for t in stats))"
     )

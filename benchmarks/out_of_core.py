@@ -192,7 +192,7 @@ def work(task: str, table: np.ndarray, y: np.ndarray) -> str:
 
 def count_passes(n_rows: int) -> list[float]:
     """Note when each pass over all rows ends, without changing what it does."""
-    from mixnmatch import _rows, _scores
+    from mixnmatch._engine import rows, scores
 
     ends: list[float] = []
 
@@ -204,7 +204,7 @@ def count_passes(n_rows: int) -> list[float]:
 
         return run
 
-    for module in (_rows, _scores):
+    for module in (rows, scores):
         module.run_blocks = noting(module.run_blocks)
     return ends
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mixnmatch._along_rows import SHORT, WIDE, picked, row_maxima, row_sums, winners
+from mixnmatch._engine.along_rows import SHORT, WIDE, picked, row_maxima, row_sums, winners
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from mixnmatch import calibrator, engine, kernels
-from mixnmatch.kernels import _numpy
-from mixnmatch.kernels.lookup import Knots, Piecewise, build_lookup, positions
+from mixnmatch import calibrator, engine
+from mixnmatch._engine import kernels
+from mixnmatch._engine.kernels import _numpy
+from mixnmatch._engine.kernels.lookup import Knots, Piecewise, build_lookup, positions
 from tests.conftest import make_problem, softmax
 
 BACKENDS = ["numpy", "numba"] if kernels.compiled_available() else ["numpy"]

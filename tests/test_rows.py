@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mixnmatch import TemperatureScaling, engine
-from mixnmatch._passes import available_threads, row_ranges, run_blocks, total
-from mixnmatch._prepared import Prepared
-from mixnmatch._rows import fold_of
+from mixnmatch._engine.folds import fold_of
+from mixnmatch._engine.passes import available_threads, row_ranges, run_blocks, total
+from mixnmatch._engine.prepared import Prepared
 from mixnmatch.maps.base import read_rows
 from mixnmatch.maps.ensemble_temperature import _gram_statistic
 from mixnmatch.maps.temperature import _nll_statistic
@@ -150,7 +150,7 @@ def test_rows_prepared_once_or_in_every_pass(monkeypatch):
     logits, y = make_problem(500, 4)
     source = read_rows(logits, y, logits=True)
     kept = Prepared.of(source, _softmax_of_block, 2.0, block_bytes=1024)
-    monkeypatch.setattr("mixnmatch._prepared.KEPT_ENTRIES", 0)
+    monkeypatch.setattr("mixnmatch._engine.prepared.KEPT_ENTRIES", 0)
     anew = Prepared.of(source, _softmax_of_block, 2.0, block_bytes=1024)
     assert kept.kept
     assert not anew.kept

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 import mixnmatch as mm
-from mixnmatch._labels import read_labels
-from mixnmatch._scores import read_scores
-from mixnmatch._weights import read_weight
+from mixnmatch._engine.labels import read_labels
+from mixnmatch._engine.scores import read_scores
+from mixnmatch._engine.weights import read_weight
 
 
 @pytest.mark.parametrize(

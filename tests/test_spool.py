@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import mixnmatch as mm
-from mixnmatch._spool import spool
+from mixnmatch._engine.spool import spool
 
 
 def batches_of(table, *others, size=7):

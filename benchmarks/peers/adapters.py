@@ -271,7 +271,7 @@ def normalised(p: np.ndarray) -> np.ndarray:
 def ours() -> list[Method]:
     """All short names of this package, a composition from its documentation, and the variants of auto."""
     from mixnmatch import calibrator, calibrators
-    from mixnmatch.maps.auto import Auto
+    from mixnmatch.selection.auto import Auto
 
     made: list[Method] = []
 

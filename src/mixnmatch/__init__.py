@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mixnmatch._version import __version__
 
 if TYPE_CHECKING:
-    from mixnmatch._passes import engine
+    from mixnmatch._engine.passes import engine
     from mixnmatch.classifier import CalibratedClassifier
     from mixnmatch.data import load_sample
     from mixnmatch.evaluation import (
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from mixnmatch.registry import calibrator, calibrators
 
 _HOMES = {
-    "mixnmatch._passes": ("engine",),
+    "mixnmatch._engine.passes": ("engine",),
     "mixnmatch.classifier": ("CalibratedClassifier",),
     "mixnmatch.data": ("load_sample",),
     "mixnmatch.evaluation": (

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mixnmatch.maps.auto import Auto
 from mixnmatch.maps.base import BinaryMap, CalibrationMap
 from mixnmatch.maps.binning import BayesianBinning, HistogramBinning
 from mixnmatch.maps.combine import OneVsAll, Pooled
@@ -29,6 +28,7 @@ from mixnmatch.maps.scaling import (
 )
 from mixnmatch.maps.temperature import TemperatureScaling
 from mixnmatch.maps.trivial import Identity, Uniform
+from mixnmatch.selection.auto import Auto
 
 Options = dict[str, Any]
 

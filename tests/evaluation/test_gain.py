@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mixnmatch._passes import engine
+from mixnmatch._engine.passes import engine
 from mixnmatch.evaluation.gain import calibration_gain, compare_gains
 from mixnmatch.evaluation.scores import brier_score
 from mixnmatch.maps.temperature import TemperatureScaling

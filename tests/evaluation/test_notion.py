@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mixnmatch._scores import read_scores
+from mixnmatch._engine.scores import read_scores
 from mixnmatch.evaluation import notion
 from mixnmatch.evaluation._binning import bin_linearly
 

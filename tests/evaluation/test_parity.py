@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mixnmatch._scores import read_scores
+from mixnmatch._engine.scores import read_scores
 from mixnmatch.evaluation._binning import bin_linearly
 from mixnmatch.evaluation.error import calibration_error
 from mixnmatch.evaluation.notion import top_label

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from mixnmatch._passes import engine
+from mixnmatch._engine.passes import engine
 from mixnmatch.evaluation.scores import accuracy, brier_score, log_loss
 
 

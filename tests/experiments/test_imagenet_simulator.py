@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mixnmatch import calibration_error
-from mixnmatch._passes import engine
+from mixnmatch._engine.passes import engine
 from mixnmatch.experiments.imagenet_simulator import MODELS, simulate, true_probabilities
 from mixnmatch.experiments.imagenet_statistics import (
     TopFive,

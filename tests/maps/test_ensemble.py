@@ -10,10 +10,10 @@ from mixnmatch import (
     Pooled,
     SharedFunction,
     engine,
-    kernels,
     load_sample,
 )
-from mixnmatch._prepared import Prepared
+from mixnmatch._engine import kernels
+from mixnmatch._engine.prepared import Prepared
 from mixnmatch.maps.base import read_rows
 from mixnmatch.maps.ensemble import FAMILIES, _Members, ensemble_statistic, shared_parts, sigmoid_statistic
 from tests.conftest import brier, make_problem, nll, softmax

@@ -3,8 +3,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
-from mixnmatch._passes import engine, single_threaded_blas
-from mixnmatch._rows import Block
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.passes import engine, single_threaded_blas
 from mixnmatch.maps.base import read_rows
 from mixnmatch.maps.gaussian_process import (
     GaussianProcessCalibration,

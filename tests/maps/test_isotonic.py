@@ -15,7 +15,7 @@ from mixnmatch import (
     engine,
     load_sample,
 )
-from mixnmatch.kernels import compiled_available
+from mixnmatch._engine.kernels import compiled_available
 from tests.conftest import make_problem, softmax
 
 

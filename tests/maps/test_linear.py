@@ -10,8 +10,8 @@ from mixnmatch import (
     TemperatureScaling,
     VectorScaling,
 )
-from mixnmatch._rows import RowSource
-from mixnmatch._scores import read_scores
+from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import read_scores
 from mixnmatch.maps import scaling
 from mixnmatch.maps._linear_passes import (
     Problem,
@@ -177,7 +177,7 @@ def test_single_precision_is_used_only_where_it_is_enough(kind, classes, scale):
     single, double = fitted.predict_proba(wide), fitted.predict_proba(wide.astype(np.float64))
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, double, atol=5e-6)
-    block = RowSource(read_scores(wide, logits=True)).block(0, 300)
+    block = Rows(read_scores(wide, logits=True)).block(0, 300)
     np.testing.assert_allclose(double, np.exp(fitted._log_proba(block)), atol=1e-300)  # below that digits get fewer
 
 

@@ -6,7 +6,7 @@ from sklearn.base import clone
 
 import mixnmatch.maps.normalised_isotonic as module
 from mixnmatch import Isotonic, Pooled, TemperatureScaling, accuracy_preserved, engine
-from mixnmatch._rows import Block
+from mixnmatch._engine.block import Block
 from mixnmatch.maps.base import read_rows
 from mixnmatch.maps.columns import Columns
 from mixnmatch.maps.isotonic import STRICTNESS

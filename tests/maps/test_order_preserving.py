@@ -4,8 +4,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 from sklearn.base import clone
 
-from mixnmatch._passes import engine
-from mixnmatch._rows import Block
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.passes import engine
 from mixnmatch.maps.order_preserving import (
     LEAST_SLOPE,
     IntraOrderPreserving,

@@ -127,7 +127,7 @@ class Side:
     def __init__(self, table: ScoreTable, scores: Any, logits: bool, weighting: str, asked: dict[str, Any]):
         import numpy as np
 
-        from mixnmatch._scores import read_scores
+        from mixnmatch._engine.scores import read_scores
         from mixnmatch.cli.inputs import measure, settings_of
         from mixnmatch.evaluation.error import calibration_error
         from mixnmatch.evaluation.notion import top_label

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._labels import read_labels
-from mixnmatch._scores import read_scores
-from mixnmatch._weights import read_weight
+from mixnmatch._engine.labels import read_labels
+from mixnmatch._engine.scores import read_scores
+from mixnmatch._engine.weights import read_weight
 from mixnmatch.cli.command import in_command_line_words
 from mixnmatch.cli.display import plural
 from mixnmatch.cli.options import Reading
@@ -155,8 +155,8 @@ def calibrated(map_: Any, scores: NDArray[Any]) -> NDArray[Any]:
 
 def _row_wise(function: Callable[[NDArray[Any]], NDArray[Any]], scores: NDArray[Any]) -> NDArray[Any]:
     """A function of all rows; where the scores are in a mapped file, so is the result."""
-    from mixnmatch._passes import row_ranges
-    from mixnmatch._spool import spool
+    from mixnmatch._engine.passes import row_ranges
+    from mixnmatch._engine.spool import spool
 
     if not isinstance(scores, np.memmap):
         return function(scores)

@@ -7,9 +7,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._passes import add
-from mixnmatch._rows import Block, RowSource
-from mixnmatch._scores import read_scores
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.passes import add
+from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import read_scores
 from mixnmatch.evaluation._means import MeanEstimate, Moments, check_confidence
 from mixnmatch.evaluation.gain import CalibrationGain, gain_from, gain_rows
 from mixnmatch.evaluation.scores import accuracy_rows, brier_rows, half_brier_rows, log_loss_rows, moments_statistic
@@ -28,7 +29,7 @@ class Accumulator:
         self._shape: tuple[int, bool] | None = None  # number of classes, and whether scores are vectors
         self._state: Any = None
 
-    def _read(self, scores: Any, y: Any, sample_weight: Any) -> RowSource:
+    def _read(self, scores: Any, y: Any, sample_weight: Any) -> Rows:
         source = read_rows(scores, y, sample_weight, logits=self.logits, classes=self.classes)
         shape = (source.n_classes, source.scores.vector)
         if self._shape is not None and shape != self._shape:
@@ -175,7 +176,7 @@ class CalibrationGainAccumulator(Accumulator):
         if table.n_rows != source.n_rows:
             msg = f"there are {source.n_rows} rows before and {table.n_rows} after"
             raise ValueError(msg)
-        return self._add(source.together(RowSource(table)).total(moments_statistic, gain_rows))
+        return self._add(source.together(Rows(table)).total(moments_statistic, gain_rows))
 
     def compute(self) -> CalibrationGain:
         """The gain over all rows so far."""

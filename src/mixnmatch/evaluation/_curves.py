@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._rows import Block
+from mixnmatch._engine.block import Block
 from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
 from mixnmatch.evaluation._means import check_confidence
 from mixnmatch.evaluation._outcomes import Problem

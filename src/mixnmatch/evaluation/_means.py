@@ -9,28 +9,28 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._rows import Block
-from mixnmatch._scores import is_number
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.scores import is_number
 
-Rows = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Moments:
     """Sums over rows from which the weighted means of k row quantities and their covariance follow.
 
-    Rows, not units of weight, are what varies: a row of weight w enters the variance with w squared.
+    Floats, not units of weight, are what varies: a row of weight w enters the variance with w squared.
     """
 
     n_rows: int
     weight: float
     weight_squares: float
-    sums: Rows  # sum of w x, shape (k,)
-    spread: Rows  # sum of w^2 x, shape (k,)
-    products: Rows  # sum of w^2 x x', shape (k, k)
+    sums: Floats  # sum of w x, shape (k,)
+    spread: Floats  # sum of w^2 x, shape (k,)
+    products: Floats  # sum of w^2 x x', shape (k, k)
 
     @classmethod
-    def of(cls, rows: Rows, weight: Rows | None) -> Self:
+    def of(cls, rows: Floats, weight: Floats | None) -> Self:
         """Sums over the last axis of ``rows``, of shape (k, n)."""
         n = rows.shape[1]
         if weight is None:
@@ -63,11 +63,11 @@ class Moments:
             self.products + other.products,
         )
 
-    def means(self) -> Rows:
+    def means(self) -> Floats:
         """Weighted means."""
         return self.sums / self.weight
 
-    def covariance(self) -> Rows:
+    def covariance(self) -> Floats:
         """Covariance of the means: n / (n - 1) sum w^2 (x - m)(x - m)' / (sum w)^2; NaN for a single row."""
         if self.n_rows < 2:
             return np.full(self.products.shape, np.nan)
@@ -79,17 +79,17 @@ class Moments:
         return centred * (self.n_rows / (self.n_rows - 1) / self.weight**2)
 
 
-def _products(a: Rows, b: Rows) -> Rows:
+def _products(a: Floats, b: Floats) -> Floats:
     # Not by BLAS: its threads would wait for work at the cost of ours.
     return np.asarray(np.einsum("in,jn->ij", a, b))
 
 
-def block_moments(block: Block, rows: Rows) -> Moments:
+def block_moments(block: Block, rows: Floats) -> Moments:
     """Moments of row quantities of a block, of shape (k, rows of the block)."""
     return Moments.of(rows, block.weight)
 
 
-def clustered_covariance(rows: Rows, weight: Rows | None, groups: NDArray[np.intp]) -> tuple[Rows, int]:
+def clustered_covariance(rows: Floats, weight: Floats | None, groups: NDArray[np.intp]) -> tuple[Floats, int]:
     """Covariance of the weighted means when rows of a group belong together, and the number of groups."""
     w = np.ones(rows.shape[1]) if weight is None else weight
     mean = rows @ w / w.sum()

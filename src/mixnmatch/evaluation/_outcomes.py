@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.rows import Rows
 from mixnmatch.evaluation.notion import (
     Outcomes,
     one_class_rows,
@@ -32,7 +33,7 @@ class Problem:
         found = top_label_rows(block) if self.column is None else one_class_rows(block, self.column)
         return Outcomes(*found, block.weight)
 
-    def outcomes(self, source: RowSource) -> Outcomes:
+    def outcomes(self, source: Rows) -> Outcomes:
         """Confidences and outcomes of all rows of a source."""
         labels, weight = source.labels, source.weight
         assert labels is not None
@@ -41,7 +42,7 @@ class Problem:
         return one_column(source.scores, labels, self.column, weight)
 
 
-def choose_problem(source: RowSource, notion: str | None, label: Any) -> Problem:
+def choose_problem(source: Rows, notion: str | None, label: Any) -> Problem:
     """Which problem ``notion`` and ``label`` mean.
 
     With neither, a table stands for its top label and a vector for its positive class; a label alone stands for that

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from mixnmatch._passes import add
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.passes import add
+from mixnmatch._engine.rows import Rows
 from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
 from mixnmatch.evaluation.estimators import Estimator, GridEstimator, Histogram, Sweep
 from mixnmatch.evaluation.histogram import bin_sums, count_bins
@@ -43,7 +44,7 @@ class ErrorSums:
         return float(self.frequencies.sum())
 
 
-def error_sums(source: RowSource, notion: str, estimator: Estimator) -> ErrorSums:
+def error_sums(source: Rows, notion: str, estimator: Estimator) -> ErrorSums:
     """Sums of all rows of a source, in one pass."""
     if isinstance(estimator, Histogram):
         estimator = replace(estimator, bins=count_bins(estimator.bins, source.total_weight()))

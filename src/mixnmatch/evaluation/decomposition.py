@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mixnmatch._folds import fold_of
-from mixnmatch._rows import Block, RowSource, refuse_dask
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.folds import fold_of
+from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch.evaluation._means import Moments, block_moments, finite
 from mixnmatch.evaluation._outcomes import choose_problem
 from mixnmatch.evaluation.scores import brier_rows, log_loss_rows
 from mixnmatch.maps.base import CalibrationMap, read_rows
 
-Rows = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 __all__ = ["ScoreDecomposition", "cross_validated_decomposition", "score_decomposition"]
 
@@ -91,13 +92,13 @@ class ScoreDecomposition:
 class Isotonic:
     """Isotonic regression of outcomes on confidences: distinct confidences, their weights, and the fitted values."""
 
-    z: Rows
-    weight: Rows
-    fitted: Rows
+    z: Floats
+    weight: Floats
+    fitted: Floats
     code: NDArray[np.intp]  # distinct confidence of each row
 
     @classmethod
-    def of(cls, z: Rows, y: NDArray[Any], weight: Rows | None = None) -> Isotonic:
+    def of(cls, z: Floats, y: NDArray[Any], weight: Floats | None = None) -> Isotonic:
         """Pool adjacent violators, ties merged first."""
         distinct, code = np.unique(z, return_inverse=True)
         code = code.reshape(-1)
@@ -105,13 +106,13 @@ class Isotonic:
         return cls(distinct, mass, pool(outcome_means(y, weight, code, mass), mass), code)
 
 
-def outcome_means(y: NDArray[Any], weight: Rows | None, code: NDArray[np.intp], mass: Rows) -> Rows:
+def outcome_means(y: NDArray[Any], weight: Floats | None, code: NDArray[np.intp], mass: Floats) -> Floats:
     """Mean outcome at each distinct confidence; 0 where there is no weight."""
     sums = np.bincount(code, y if weight is None else y * weight, minlength=len(mass))
     return np.asarray(sums / np.where(mass > 0, mass, 1.0))
 
 
-def pool(means: Rows, mass: Rows) -> Rows:
+def pool(means: Floats, mass: Floats) -> Floats:
     """Non-decreasing sequence next to ``means`` in weighted squared error."""
     from scipy.optimize import isotonic_regression
 
@@ -202,7 +203,7 @@ def score_decomposition(
 
     seen = fit.weight > 0  # a prediction that nothing came of may be infinitely wrong
 
-    def mean_score(prediction: Rows) -> float:
+    def mean_score(prediction: Floats) -> float:
         return float(np.average(_binary_score(prediction[seen], means[seen], score), weights=fit.weight[seen]))
 
     value, best = mean_score(fit.z), mean_score(fit.fitted)
@@ -308,7 +309,7 @@ def cross_validated_decomposition(
     )
 
 
-def _fold_moments(source: RowSource, recalibrator: Any, fold: int, n_folds: int, seed: int, score: str) -> Moments:
+def _fold_moments(source: Rows, recalibrator: Any, fold: int, n_folds: int, seed: int, score: str) -> Moments:
     inside = source.fold(fold, n_folds, keep=True, seed=seed)
     if isinstance(recalibrator, CalibrationMap):
         fitted = recalibrator._fit_source(source.fold(fold, n_folds, keep=False, seed=seed))
@@ -335,7 +336,7 @@ def _fold_statistic(block: Block, score: str, recalibrated: Any) -> Moments:
         return block_moments(block, np.stack([before, before - SCORES[score](after)]))
 
 
-def _binary_score(prediction: Rows, means: Rows, score: str) -> Rows:
+def _binary_score(prediction: Floats, means: Floats, score: str) -> Floats:
     """Mean score of a prediction at each distinct confidence, where the mean outcome is ``means``."""
     if score == "brier":
         return np.asarray(means * np.square(1 - prediction) + (1 - means) * np.square(prediction))
@@ -344,7 +345,7 @@ def _binary_score(prediction: Rows, means: Rows, score: str) -> Rows:
     return np.asarray(-xlogy(means, prediction) - xlog1py(1 - means, -prediction))
 
 
-def _entropy(frequency: Rows, score: str) -> float:
+def _entropy(frequency: Floats, score: str) -> float:
     if score == "brier":
         return float(1 - frequency @ frequency)
     from scipy.special import xlogy
@@ -352,7 +353,7 @@ def _entropy(frequency: Rows, score: str) -> float:
     return float(-xlogy(frequency, frequency).sum())
 
 
-def _n_rows(source: RowSource) -> int:
+def _n_rows(source: Rows) -> int:
     return source.n_rows if source.weight is None else int(np.count_nonzero(source.weight))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._scores import is_number
+from mixnmatch._engine.scores import is_number
 from mixnmatch.evaluation._binning import Floats
 from mixnmatch.evaluation.kde import SUPPORT, _profile
 

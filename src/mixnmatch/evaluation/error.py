@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._rows import RowSource, refuse_dask
-from mixnmatch._scores import Scores
+from mixnmatch._engine.rows import Rows, refuse_dask
+from mixnmatch._engine.scores import Scores
 from mixnmatch.evaluation import inference, notion
 from mixnmatch.evaluation._binning import Floats, Grid
 from mixnmatch.evaluation._means import check_confidence
@@ -96,7 +96,7 @@ class CalibrationMetric:
         """Estimate the error of probabilities (or logits) and labels."""
         return self.of_source(read_rows(scores, y, sample_weight, logits=logits, classes=classes))[0]
 
-    def of_source(self, source: RowSource) -> tuple[float, Floats | None, ErrorSums | None]:
+    def of_source(self, source: Rows) -> tuple[float, Floats | None, ErrorSums | None]:
         """Estimate, errors of single classes for the class-wise notion, and the sums where those were enough."""
         why = why_not_sums(self.estimator, self.notion)
         if why is None:
@@ -295,7 +295,7 @@ def _noise(scores: Scores) -> float:
 def _infer(
     metric: CalibrationMetric,
     value: float,
-    source: RowSource,
+    source: Rows,
     sums: ErrorSums | None,
     groups: Any,
     confidence: float,

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._rows import Block, RowSource
-from mixnmatch._scores import read_scores
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import read_scores
 from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.scores import brier_rows, means_over_rows
 from mixnmatch.maps.base import CalibrationMap, read_rows
 
-Rows = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 __all__ = ["CalibrationGain", "GainComparison", "calibration_gain", "compare_gains"]
 
@@ -148,7 +149,7 @@ def calibration_gain(
     confidence : float
         Coverage of the result's ``interval``.
     groups : array of shape (n,), optional
-        Rows of one group vary together; the standard error then is cluster-robust.
+        Floats of one group vary together; the standard error then is cluster-robust.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
@@ -226,7 +227,7 @@ def compare_gains(
     confidence : float
         Coverage of the result's ``interval``.
     groups : array of shape (n,), optional
-        Rows of one group vary together; the standard error then is cluster-robust.
+        Floats of one group vary together; the standard error then is cluster-robust.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
@@ -259,18 +260,18 @@ def compare_gains(
     )
 
 
-def gain_rows(before: Block, after: Block) -> Rows:
+def gain_rows(before: Block, after: Block) -> Floats:
     """Reduction of the squared error of each row, and the error before and after."""
     first, second = brier_rows(before), brier_rows(after)
     return np.stack([first - second, first, second])
 
 
-def _comparison_rows(before: Block, after_a: Block, after_b: Block) -> Rows:
+def _comparison_rows(before: Block, after_a: Block, after_b: Block) -> Floats:
     z, a, b = brier_rows(before), brier_rows(after_a), brier_rows(after_b)
     return np.stack([z, a, b, b - a, z - a, z - b])
 
 
-def gain_from(means: Rows, covariance: Rows, at: int, exact: bool | None, size: dict[str, Any]) -> CalibrationGain:
+def gain_from(means: Floats, covariance: Floats, at: int, exact: bool | None, size: dict[str, Any]) -> CalibrationGain:
     """A gain from means and covariance of what :func:`gain_rows` gives, starting at one of the rows."""
     return CalibrationGain(
         float(means[at]),
@@ -282,7 +283,7 @@ def gain_from(means: Rows, covariance: Rows, at: int, exact: bool | None, size: 
     )
 
 
-def _after(source: RowSource, before: Any, after: Any, injective: bool | None) -> tuple[RowSource, bool | None]:
+def _after(source: Rows, before: Any, after: Any, injective: bool | None) -> tuple[Rows, bool | None]:
     """The rows after the map, and whether it is injective."""
     if isinstance(after, CalibrationMap):
         if bool(after._input_settings()["logits"]) != source.scores.logits:
@@ -299,4 +300,4 @@ def _after(source: RowSource, before: Any, after: Any, injective: bool | None) -
             f"but {table.n_rows} of {table.n_classes} after"
         )
         raise ValueError(msg)
-    return RowSource(table), injective
+    return Rows(table), injective

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._scores import MOST_BINS, is_number
+from mixnmatch._engine.scores import MOST_BINS, is_number
 from mixnmatch.evaluation._binning import Floats
 
 Bins = int | str

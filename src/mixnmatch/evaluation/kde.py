@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from scipy import fft
 
-from mixnmatch._scores import is_number
+from mixnmatch._engine.scores import is_number
 from mixnmatch.evaluation._binning import Floats, Grid
 
 Bandwidth = float | str

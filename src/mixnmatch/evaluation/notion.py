@@ -8,9 +8,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._along_rows import picked, row_sums, winners
-from mixnmatch._rows import Block, RowSource
-from mixnmatch._scores import ROUNDING, Scores
+from mixnmatch._engine.along_rows import picked, row_sums, winners
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import ROUNDING, Scores
 from mixnmatch.evaluation._binning import Floats, Grid, bin_columns
 
 NOTIONS: Final = ("top-label", "class-wise", "canonical", "binary")
@@ -71,7 +72,7 @@ def top_label(scores: Scores, labels: NDArray[np.intp], weight: Floats | None = 
         predicted = np.asarray(scores.values) > (0.0 if scores.logits else 0.5)
         confidence = np.where(predicted, positive, 1.0 - positive)
         return Outcomes(confidence, (predicted == labels).astype(np.int8), weight)
-    source = RowSource(scores, labels)
+    source = Rows(scores, labels)
     z, y = np.empty(scores.n_rows), np.empty(scores.n_rows, dtype=np.int8)
     for rows in _blocks(scores):
         z[rows], y[rows] = top_label_rows(source.block(rows.start, rows.stop))
@@ -139,7 +140,7 @@ def one_class(p: Floats, labels: NDArray[np.intp], column: int, weight: Floats |
 
 def class_grid(scores: Scores, labels: NDArray[np.intp], weight: Floats | None = None) -> Grid:
     """All classes binned at once: a grid of shape (L, nodes), in one pass over blocks of rows."""
-    return RowSource(scores, labels, weight).total(class_grid_statistic, block_bytes=CLASS_BYTES)
+    return Rows(scores, labels, weight).total(class_grid_statistic, block_bytes=CLASS_BYTES)
 
 
 def class_frequencies(labels: NDArray[np.intp], n_classes: int, weight: Floats | None = None) -> NDArray[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mixnmatch._rows import RowSource, refuse_dask
+from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
 from mixnmatch.evaluation._curves import (
     Band,
@@ -234,7 +234,7 @@ def reliability_curve(
 
 
 def _curve_of_sums(
-    source: RowSource, problem: Problem, kind: str, band: Band, smoothing: tuple[Any, str], cut: tuple[Any, str, str]
+    source: Rows, problem: Problem, kind: str, band: Band, smoothing: tuple[Any, str], cut: tuple[Any, str, str]
 ) -> ReliabilityCurve:
     """A curve from sums over rows, for rows that are not in memory."""
     bins, binning, closed = cut

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._along_rows import SHORT, picked, row_maxima, row_sums, winners
-from mixnmatch._rows import Block, RowSource, refuse_dask
+from mixnmatch._engine.along_rows import SHORT, picked, row_maxima, row_sums, winners
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch.evaluation._means import (
     MeanEstimate,
     Moments,
@@ -21,7 +22,7 @@ from mixnmatch.evaluation._means import (
 )
 from mixnmatch.maps.base import read_rows
 
-Rows = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 __all__ = ["accuracy", "brier_score", "log_loss"]
 
@@ -57,7 +58,7 @@ def brier_score(
     sample_weight : array of shape (n,), optional
         Frequencies: a weight of k equals k repetitions in the mean; rows are the units of the standard error.
     groups : array of shape (n,), optional
-        Rows of one group (a patient, a video) vary together; the standard error then is cluster-robust.
+        Floats of one group (a patient, a video) vary together; the standard error then is cluster-robust.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
@@ -112,7 +113,7 @@ def log_loss(
     sample_weight : array of shape (n,), optional
         Frequencies: a weight of k equals k repetitions in the mean; rows are the units of the standard error.
     groups : array of shape (n,), optional
-        Rows of one group vary together; the standard error then is cluster-robust.
+        Floats of one group vary together; the standard error then is cluster-robust.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
@@ -163,7 +164,7 @@ def accuracy(
     sample_weight : array of shape (n,), optional
         Frequencies: a weight of k equals k repetitions in the mean; rows are the units of the standard error.
     groups : array of shape (n,), optional
-        Rows of one group vary together; the standard error then is cluster-robust.
+        Floats of one group vary together; the standard error then is cluster-robust.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
@@ -185,7 +186,7 @@ def accuracy(
     return mean_over_rows(source, accuracy_rows, groups, confidence)
 
 
-def brier_rows(block: Block) -> Rows:
+def brier_rows(block: Block) -> Floats:
     """Squared error of each row; the label is subtracted first, so that small errors keep their digits."""
     p, y = block.probabilities(), block.y
     if p.shape[1] <= SHORT // 2:
@@ -204,12 +205,12 @@ def brier_rows(block: Block) -> Rows:
     return total
 
 
-def half_brier_rows(block: Block) -> Rows:
+def half_brier_rows(block: Block) -> Floats:
     """Half of the squared error of each row: for two classes, the squared error of the positive one."""
     return brier_rows(block) / 2
 
 
-def log_loss_rows(block: Block, eps: float = 0.0) -> Rows:
+def log_loss_rows(block: Block, eps: float = 0.0) -> Floats:
     """Negative log-probability of the label of each row, infinite where it is zero and ``eps`` is."""
     if block.form == "logits":
         u = block.values.astype(np.float64)
@@ -226,13 +227,13 @@ def log_loss_rows(block: Block, eps: float = 0.0) -> Rows:
     return np.asarray(loss + 0.0)  # -0 becomes 0
 
 
-def accuracy_rows(block: Block) -> Rows:
+def accuracy_rows(block: Block) -> Floats:
     """1 where the label has the largest score, as given, and 0 elsewhere."""
     return np.asarray(winners(block.values) == block.y, dtype=np.float64)
 
 
 def mean_over_rows(
-    source: RowSource, rows: Callable[[Block], Rows], groups: Any = None, confidence: float = 0.95
+    source: Rows, rows: Callable[[Block], Floats], groups: Any = None, confidence: float = 0.95
 ) -> MeanEstimate:
     """Mean of a row quantity of one source."""
     means, covariance, size = means_over_rows(source, rows, groups, confidence)
@@ -240,8 +241,8 @@ def mean_over_rows(
 
 
 def means_over_rows(
-    source: RowSource, rows: Callable[..., Rows], groups: Any, confidence: float
-) -> tuple[Rows, Rows, dict[str, Any]]:
+    source: Rows, rows: Callable[..., Floats], groups: Any, confidence: float
+) -> tuple[Floats, Floats, dict[str, Any]]:
     """Means of k row quantities of a source, their covariance, and what an estimate says of its size.
 
     ``rows`` is called with a block of the source and those of the tables beside it, the same rows in each, and returns
@@ -263,12 +264,12 @@ def means_over_rows(
     return means, covariance, {"n_rows": values.shape[1], "n_groups": n_groups, "confidence": confidence}
 
 
-def moments_statistic(block: Block, rows: Callable[..., Rows]) -> Moments:
+def moments_statistic(block: Block, rows: Callable[..., Floats]) -> Moments:
     """Moments of row quantities of a block."""
     return block_moments(block, _row_values(block, rows))
 
 
-def _row_values(block: Block, rows: Callable[..., Rows]) -> Rows:
+def _row_values(block: Block, rows: Callable[..., Floats]) -> Floats:
     return np.atleast_2d(rows(block, *block.beside))
 
 

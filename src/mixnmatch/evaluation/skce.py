@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._scores import is_number
+from mixnmatch._engine.scores import is_number
 from mixnmatch.evaluation._binning import Floats
 
 # Rows that the median heuristic looks at, and numbers held at a time while pairs are compared.

@@ -30,7 +30,7 @@ from typing import Final, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._passes import run_blocks, single_threaded_blas
+from mixnmatch._engine.passes import run_blocks, single_threaded_blas
 
 __all__ = ["CLASSES", "MODELS", "ImageNetModel", "simulate", "true_probabilities"]
 

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._passes import run_blocks
+from mixnmatch._engine.passes import run_blocks
 
 __all__ = ["TopFive", "confusion_shares", "label_statistics", "reliability", "score_statistics"]
 

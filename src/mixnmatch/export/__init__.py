@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from mixnmatch.export.graph import Graph, Tensor
 from mixnmatch.export.lowering import lower, lowering
-from mixnmatch.export.rows import Probabilities, Rows, Softmax
+from mixnmatch.export.rows import GraphRows, Probabilities, Softmax
 
 if TYPE_CHECKING:
     from mixnmatch.export.onnx_file import onnx_model
@@ -20,8 +20,8 @@ _HOMES = {
 __all__ = [
     "CalibrationModule",
     "Graph",
+    "GraphRows",
     "Probabilities",
-    "Rows",
     "Softmax",
     "Tensor",
     "lower",

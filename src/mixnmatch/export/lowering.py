@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from mixnmatch.export.graph import GIVEN, OUTPUT, Graph, Tensor, log_softmax, softmax
-from mixnmatch.export.rows import GivenLogits, GivenProbabilities, Probabilities, Rows, Softmax
+from mixnmatch.export.rows import GivenLogits, GivenProbabilities, GraphRows, Probabilities, Softmax
 from mixnmatch.export.search import PiecewiseTables
 from mixnmatch.maps import (
     Auto,
@@ -53,9 +53,9 @@ _LOWERINGS: dict[type[CalibrationMap], Callable[..., Any]] = {}
 def lowering(*kinds: type[CalibrationMap]) -> Callable[[F], F]:
     """Register a function as the lowering of maps of exactly these classes.
 
-    For a map it is called as ``lower(fitted, rows)`` and returns :class:`Rows`. For a :class:`BinaryMap` it is called
-    as ``lower(fitted, rows, way)`` and returns a tensor with the calibrated probability of every entry: n x L for the
-    ways "each" (a function for each class) and "pooled" (one for all), n x 1 for "positive" (the second class).
+    For a map it is called as ``lower(fitted, rows)`` and returns :class:`GraphRows`. For a :class:`BinaryMap` it is
+    called as ``lower(fitted, rows, way)`` and returns a tensor with the calibrated probability of every entry: n x L
+    for the ways "each" (a function for each class) and "pooled" (one for all), n x 1 for "positive" (the second class).
     """
 
     def register(function: F) -> F:
@@ -79,11 +79,11 @@ def lowering_of(fitted: CalibrationMap) -> Callable[..., Any]:
     return found
 
 
-def lower(fitted: CalibrationMap, rows: Rows, scope: str = "") -> Rows:
+def lower(fitted: CalibrationMap, rows: GraphRows, scope: str = "") -> GraphRows:
     """Add a fitted map to the graph that ``rows`` are in, and return the rows that it puts out."""
     step = lowering_of(fitted)
     with rows.graph.scope(scope):
-        made: Rows = _binary_alone(fitted, rows) if isinstance(fitted, BinaryMap) else step(fitted, rows)
+        made: GraphRows = _binary_alone(fitted, rows) if isinstance(fitted, BinaryMap) else step(fitted, rows)
     if fitted.accuracy_preserving and made is not rows:
         made.before = rows
     return made
@@ -124,20 +124,20 @@ def _mixed(p: Tensor, share: float, n_classes: int) -> Tensor:
 
 
 @lowering(Identity)
-def _identity(fitted: Identity, rows: Rows) -> Rows:
+def _identity(fitted: Identity, rows: GraphRows) -> GraphRows:
     return rows
 
 
 @lowering(Uniform)
-def _uniform(fitted: Uniform, rows: Rows) -> Rows:
+def _uniform(fitted: Uniform, rows: GraphRows) -> GraphRows:
     return Probabilities(rows.values.filled_with(1 / rows.n_classes), rows.n_classes)
 
 
-def _floor(fitted: Any, rows: Rows) -> Tensor:
+def _floor(fitted: Any, rows: GraphRows) -> Tensor:
     return rows.graph.constant("floor", fitted.log_floor_)
 
 
-def _scaled(fitted: Any, rows: Rows) -> tuple[Tensor, Tensor]:
+def _scaled(fitted: Any, rows: GraphRows) -> tuple[Tensor, Tensor]:
     """Leads over the largest score of a row (not positive), and the same times the inverse temperature."""
     u = rows.log_scores(_floor(fitted, rows))
     u = u - u.max()  # before the scaling: leads survive in logits of any size
@@ -145,18 +145,18 @@ def _scaled(fitted: Any, rows: Rows) -> tuple[Tensor, Tensor]:
 
 
 @lowering(TemperatureScaling)
-def _temperature(fitted: TemperatureScaling, rows: Rows) -> Rows:
+def _temperature(fitted: TemperatureScaling, rows: GraphRows) -> GraphRows:
     return Softmax(_scaled(fitted, rows)[1], rows.n_classes, positive=True)
 
 
 @lowering(EnsembleTemperatureScaling)
-def _ensemble_temperature(fitted: EnsembleTemperatureScaling, rows: Rows) -> Rows:
+def _ensemble_temperature(fitted: EnsembleTemperatureScaling, rows: GraphRows) -> GraphRows:
     plain, scaled = _scaled(fitted, rows)
     weights = fitted.member_weights_
     return _mixture(rows, [softmax(scaled), softmax(plain)], weights, uniform=True)
 
 
-def _mixture(rows: Rows, members: list[Tensor], weights: Any, *, uniform: bool) -> Rows:
+def _mixture(rows: GraphRows, members: list[Tensor], weights: Any, *, uniform: bool) -> GraphRows:
     """Weighted sum of probabilities; with ``uniform`` the last weight is that of the uniform prediction."""
     w = [rows.graph.constant(f"weight_{k}", weight) for k, weight in enumerate(weights)]
     mixed = w[0] * members[0]
@@ -168,7 +168,7 @@ def _mixture(rows: Rows, members: list[Tensor], weights: Any, *, uniform: bool) 
 
 
 @lowering(VectorScaling, MatrixScaling, DirichletScaling, StructuredVectorScaling, StructuredMatrixScaling)
-def _softmax_linear(fitted: Any, rows: Rows) -> Rows:
+def _softmax_linear(fitted: Any, rows: GraphRows) -> GraphRows:
     x = log_softmax(rows.log_scores(_floor(fitted, rows)))
     weight = rows.graph.constant("weight", fitted.weight_.T)
     u = x.times_matrix(weight) if fitted.weight_.ndim == 2 else x * weight
@@ -176,7 +176,7 @@ def _softmax_linear(fitted: Any, rows: Rows) -> Rows:
 
 
 @lowering(IntraOrderPreserving, GaussianProcessCalibration)
-def _shared_function_of_logs(fitted: Any, rows: Rows) -> Rows:
+def _shared_function_of_logs(fitted: Any, rows: GraphRows) -> GraphRows:
     nodes = Nodes.of(rows.n_classes)
     if isinstance(fitted, IntraOrderPreserving):
         deviation = _overlap(nodes, fitted.knots_) @ (fitted.slopes_ - 1)
@@ -193,16 +193,16 @@ def _shared_function_of_logs(fitted: Any, rows: Rows) -> Rows:
 
 
 @lowering(Composition)
-def _composition(fitted: Composition, rows: Rows) -> Rows:
+def _composition(fitted: Composition, rows: GraphRows) -> GraphRows:
     return lower(fitted.second_, lower(fitted.first_, rows, "first"), "second")
 
 
 @lowering(KeepWinner)
-def _keep_winner(fitted: KeepWinner, rows: Rows) -> Rows:
+def _keep_winner(fitted: KeepWinner, rows: GraphRows) -> GraphRows:
     return _kept(rows, lower(fitted.map_, rows))
 
 
-def _kept(rows: Rows, made: Rows) -> Rows:
+def _kept(rows: GraphRows, made: GraphRows) -> GraphRows:
     """What a map made of rows, held to their winners."""
     p, n_classes = made.probabilities, rows.n_classes
     winner = rows.graph.constant("columns", np.arange(n_classes)).equals(rows.winner)
@@ -213,14 +213,14 @@ def _kept(rows: Rows, made: Rows) -> Rows:
 
 
 @lowering(Auto)
-def _auto(fitted: Auto, rows: Rows) -> Rows:
+def _auto(fitted: Auto, rows: GraphRows) -> GraphRows:
     members = [lower(member, rows, f"member_{k}").probabilities for k, member in enumerate(fitted.members_)]
     stack = _mixture(rows, members, fitted.member_weights_, uniform=False)
     return _kept(rows, stack) if fitted.accuracy_preserving else stack
 
 
 @lowering(Ensemble)
-def _ensemble(fitted: Ensemble, rows: Rows) -> Rows:
+def _ensemble(fitted: Ensemble, rows: GraphRows) -> GraphRows:
     if not isinstance(fitted.family, str):
         msg = f"an Ensemble of the family {fitted.family!r} cannot be exported: only {sorted(FAMILIES)} can"
         raise TypeError(msg)
@@ -240,7 +240,7 @@ def _ensemble(fitted: Ensemble, rows: Rows) -> Rows:
 
 
 @lowering(Pooled, OneVsAll, NormalisedIsotonic)
-def _combined(fitted: Any, rows: Rows) -> Rows:
+def _combined(fitted: Any, rows: GraphRows) -> GraphRows:
     way = fitted._way(rows.n_classes)
     g = lowering_of(fitted.map_)(fitted.map_, rows, way)
     g = (1.0 - g).beside(g) if way == "positive" else g
@@ -251,7 +251,7 @@ def _combined(fitted: Any, rows: Rows) -> Rows:
     return Probabilities(_mixed(normalised, fitted.mixing_, rows.n_classes), rows.n_classes)
 
 
-def _binary_alone(fitted: BinaryMap, rows: Rows) -> Rows:
+def _binary_alone(fitted: BinaryMap, rows: GraphRows) -> GraphRows:
     """A binary map that is used by itself, on two classes."""
     positive = lowering_of(fitted)(fitted, rows, "positive")
     p = (1.0 - positive).beside(positive)
@@ -261,13 +261,13 @@ def _binary_alone(fitted: BinaryMap, rows: Rows) -> Rows:
 
 
 @lowering(Isotonic, HistogramBinning, BayesianBinning)
-def _piecewise(fitted: PiecewiseMap, rows: Rows, way: str) -> Tensor:
+def _piecewise(fitted: PiecewiseMap, rows: GraphRows, way: str) -> Tensor:
     scores = _taken(rows.probabilities, way).at_most(1.0)  # rounding can put a score a hair above 1
     return PiecewiseTables.of(fitted).at(scores, exact=rows.exact)
 
 
 @lowering(PlattScaling)
-def _platt(fitted: PlattScaling, rows: Rows, way: str) -> Tensor:
+def _platt(fitted: PlattScaling, rows: GraphRows, way: str) -> Tensor:
     if fitted.on == "logit":
         return _logistic(fitted, rows, way)
     slope, intercept = (rows.graph.constant(f"coef_{k}", c) for k, c in enumerate(_coefficients(fitted)))
@@ -275,7 +275,7 @@ def _platt(fitted: PlattScaling, rows: Rows, way: str) -> Tensor:
 
 
 @lowering(BetaScaling)
-def _logistic(fitted: Any, rows: Rows, way: str) -> Tensor:
+def _logistic(fitted: Any, rows: GraphRows, way: str) -> Tensor:
     log_p, log_not = _log_odds_parts(rows, _floor(fitted, rows))
     parts = _taken(log_p, way), _taken(log_not, way)
     return _log_sigmoid(_logistic_argument(rows, *parts, _coefficients(fitted), "coef")).exp()
@@ -290,7 +290,7 @@ def _taken(values: Tensor, way: str) -> Tensor:
     return values.column(1) if way == "positive" else values
 
 
-def _logistic_argument(rows: Rows, log_p: Tensor, log_not: Tensor, coefficients: Any, name: str) -> Tensor:
+def _logistic_argument(rows: GraphRows, log_p: Tensor, log_not: Tensor, coefficients: Any, name: str) -> Tensor:
     """The argument a log p - b log(1 - p) + c of the logistic function; with two coefficients b = a."""
     c = [rows.graph.constant(f"{name}_{k}", value) for k, value in enumerate(coefficients)]
     if len(c) == 2:
@@ -304,7 +304,7 @@ def _log_sigmoid(x: Tensor) -> Tensor:
     return (x <= tail).choose(x, -((-x.at_least(tail)).exp() + 1.0).log())
 
 
-def _log_odds_parts(rows: Rows, floor: Tensor) -> tuple[Tensor, Tensor]:
+def _log_odds_parts(rows: GraphRows, floor: Tensor) -> tuple[Tensor, Tensor]:
     """Log p and log(1 - p) of the entries, neither below the logarithm of ``floor``."""
     log_p = rows.logs(floor)
     if rows.n_classes == 2:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.scores import ROUNDING
 from mixnmatch._files import atomic_write
-from mixnmatch._scores import ROUNDING
 from mixnmatch._version import __version__
 from mixnmatch.export.graph import GIVEN, INTEGER, OUTPUT, REAL, TRUTH, Graph, Step
 from mixnmatch.export.lowering import NUDGE, lowered

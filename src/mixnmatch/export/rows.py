@@ -7,7 +7,7 @@ from functools import cached_property
 from mixnmatch.export.graph import Graph, Tensor, softmax_parts
 
 
-class Rows:
+class GraphRows:
     """Scores of n rows and L classes in a graph. Subclasses say what they are; steps are added once, when needed."""
 
     # Whether probabilities are the user's own numbers, which can be compared with a knot exactly.
@@ -17,7 +17,7 @@ class Rows:
         self.values = values
         self.n_classes = n_classes
         self.positive = positive  # whether the map that made these rows keeps them above zero
-        self.before: Rows | None = None  # the rows that these were made from, if the map keeps their winners
+        self.before: GraphRows | None = None  # the rows that these were made from, if the map keeps their winners
 
     @property
     def graph(self) -> Graph:
@@ -43,7 +43,7 @@ class Rows:
         return self.logs(floor)
 
 
-class Probabilities(Rows):
+class Probabilities(GraphRows):
     """What a map puts out as probabilities."""
 
     @cached_property
@@ -52,7 +52,7 @@ class Probabilities(Rows):
         return self.values
 
 
-class Softmax(Rows):
+class Softmax(GraphRows):
     """What a map puts out as the softmax of scores."""
 
     @cached_property
@@ -83,7 +83,7 @@ class GivenLogits(Softmax):
         return self.values
 
 
-class GivenProbabilities(Rows):
+class GivenProbabilities(GraphRows):
     """Probabilities as the user gives them: rows that sum to 1 only roughly are renormalised."""
 
     exact = True

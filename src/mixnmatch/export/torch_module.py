@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mixnmatch._scores import ROUNDING
+from mixnmatch._engine.scores import ROUNDING
 from mixnmatch.export.graph import INTEGER, Step
 from mixnmatch.export.lowering import NUDGE, lowered
 from mixnmatch.maps.base import CalibrationMap

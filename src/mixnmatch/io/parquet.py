@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mixnmatch._spool import Spooled, spool
+from mixnmatch._engine.spool import Spooled, spool
 from mixnmatch.io.dataset import Dataset, Progress, open_dataset
 from mixnmatch.io.text import Table
 

@@ -1,6 +1,5 @@
 """Calibration maps, one small module each, and the combinators that turn maps into maps."""
 
-from mixnmatch.maps.auto import Auto
 from mixnmatch.maps.binning import BayesianBinning, HistogramBinning
 from mixnmatch.maps.combine import OneVsAll, Pooled
 from mixnmatch.maps.composition import Composition
@@ -21,6 +20,7 @@ from mixnmatch.maps.scaling import (
 )
 from mixnmatch.maps.temperature import TemperatureScaling
 from mixnmatch.maps.trivial import Identity, Uniform
+from mixnmatch.selection.auto import Auto
 
 # Maps that a file may name. A name in this list stays loadable for ever.
 SAVABLE = (

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._prepared import Prepared
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.prepared import Prepared
+from mixnmatch._engine.rows import Rows
 
 Array = NDArray[np.float64]
 # Bytes of a block, and rows that it has at least, so that multiplications of matrices are busy.
@@ -66,7 +67,7 @@ def scaled(block: Block, problem: Problem) -> Scaled:
     return Scaled(s, block.y, None if block.weight is None else block.weight.astype(s.dtype, copy=False))
 
 
-def scaled_rows(source: RowSource, problem: Problem) -> Prepared:
+def scaled_rows(source: Rows, problem: Problem) -> Prepared:
     """The rows of a source as the maps of this family read them."""
     block_bytes = max(PRODUCT_BYTES, PRODUCT_ROWS * source.scores.row_bytes)
     return Prepared.of(source, scaled, problem, block_bytes=block_bytes, single=problem.single)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._prepared import Prepared
+from mixnmatch._engine.prepared import Prepared
 from mixnmatch.maps._linear_passes import (
     Problem,
     diagonal_statistic,

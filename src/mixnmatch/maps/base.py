@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from mixnmatch import kernels
-from mixnmatch._along_rows import two_columns, winners
-from mixnmatch._dask import is_dask, known_rows, map_chunks, one_class_chunk, reduce_chunks, rows_like
-from mixnmatch._labels import read_labels
-from mixnmatch._passes import asked_backend, asked_block_bytes, row_ranges, run_blocks, single_threaded_blas
-from mixnmatch._rows import Block, RowSource
-from mixnmatch._scores import Scores, is_number, read_scores, shape_scores
-from mixnmatch._weights import read_weight
+from mixnmatch._engine import kernels
+from mixnmatch._engine.along_rows import two_columns, winners
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.dask import is_dask, known_rows, map_chunks, one_class_chunk, reduce_chunks, rows_like
+from mixnmatch._engine.labels import read_labels
+from mixnmatch._engine.passes import asked_backend, asked_block_bytes, row_ranges, run_blocks, single_threaded_blas
+from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import Scores, is_number, read_scores, shape_scores
+from mixnmatch._engine.weights import read_weight
 
 if TYPE_CHECKING:
     from mixnmatch.maps.composition import Composition
@@ -41,12 +42,12 @@ def read_rows(
     logits: bool = False,
     classes: Any = None,
     weights: str = "frequency",
-) -> RowSource:
+) -> Rows:
     """Check scores, labels and weights, and return them as a source of rows."""
     table = read_scores(scores, logits=logits)
     labels, names = read_labels(y, table.n_rows, table.n_classes, classes)
     weight = read_weight(sample_weight, table.n_rows, weights=weights)
-    return RowSource.of(table, labels, weight, classes=names)
+    return Rows.of(table, labels, weight, classes=names)
 
 
 class CalibrationMap(BaseEstimator):  # type: ignore[misc]
@@ -108,7 +109,7 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
         directory : path, optional
             Where the temporary file is made; the system's directory for such files if not given.
         """
-        from mixnmatch._spool import spool
+        from mixnmatch._engine.spool import spool
 
         with spool(batches, directory=directory) as rows:
             return self.fit(rows.scores, rows.labels, rows.weight)
@@ -120,7 +121,7 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
             "weights": getattr(self, "weights", "frequency"),
         }
 
-    def _fit_source(self, source: RowSource) -> Self:
+    def _fit_source(self, source: Rows) -> Self:
         """Fit on a source of rows; the map changes only once all has gone well."""
         self._check_params()
         with single_threaded_blas():
@@ -140,7 +141,7 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
     def _check_fitted(self) -> None:
         """Raise an error if fitted attributes, read from a file, do not fit together."""
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         raise NotImplementedError(type(self).__name__)
 
     def predict_proba(self, scores: Any) -> NDArray[Any]:
@@ -153,7 +154,7 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
         if is_dask(scores):
             lazy: NDArray[Any] = self._apply_lazily(shape_scores(scores, **settings), settings)
             return lazy
-        return self._apply(RowSource(read_scores(scores, **settings)))
+        return self._apply(Rows(read_scores(scores, **settings)))
 
     def _apply_lazily(self, table: Scores, settings: dict[str, Any]) -> Any:
         n_rows = table.values.shape[0]
@@ -163,7 +164,7 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
             _apply_to_chunk, table.values, self, settings, backend, n_columns=table.n_classes, dtype=table.dtype
         )
 
-    def _apply(self, source: RowSource) -> NDArray[Any]:
+    def _apply(self, source: Rows) -> NDArray[Any]:
         table = source.scores
         out = np.empty((table.n_rows, table.n_classes), table.dtype)
         keep = self.accuracy_preserving
@@ -262,7 +263,7 @@ def _apply_to_chunk(
 ) -> NDArray[Any]:
     if not len(chunk):
         return np.empty((0, fitted.n_classes_), Scores(chunk, False).dtype)
-    source = RowSource(read_scores(chunk, first_row=first_row, **settings))
+    source = Rows(read_scores(chunk, first_row=first_row, **settings))
     source.__dict__["backend"] = backend
     return fitted._apply(source)
 
@@ -274,7 +275,7 @@ class BinaryMap(CalibrationMap):
     axis, and ``_transform_columns(block, way)``. Used by itself it needs two classes.
     """
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         from mixnmatch.maps.columns import Columns
 
         if source.n_classes != 2:

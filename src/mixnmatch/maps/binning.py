@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._rows import Block
-from mixnmatch._scores import MOST_BINS, is_number
-from mixnmatch.kernels.lookup import Piecewise
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.kernels.lookup import Piecewise
+from mixnmatch._engine.scores import MOST_BINS, is_number
 from mixnmatch.maps.columns import Columns, take, weighted_count
 from mixnmatch.maps.piecewise import PiecewiseMap
 from mixnmatch.maps.score_table import ScoreTable, goals, map_tables

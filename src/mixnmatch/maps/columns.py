@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.rows import Rows
 
 T = TypeVar("T")
 WAYS = ("positive", "each", "pooled")
@@ -72,7 +73,7 @@ def log_odds(block: Block, way: str, floor: float) -> NDArray[np.float64]:
 class Columns:
     """A source of rows seen as K binary problems."""
 
-    source: RowSource
+    source: Rows
     way: str
 
     @property

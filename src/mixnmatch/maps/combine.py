@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mixnmatch._along_rows import row_sums, two_columns
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._engine.along_rows import row_sums, two_columns
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import BinaryMap, CalibrationMap, check_smoothing, mix_with_uniform
 from mixnmatch.maps.columns import Columns
 from mixnmatch.maps.external import binary_map
@@ -49,7 +50,7 @@ class _Shared(CalibrationMap):
     def _way(self, n_classes: int) -> str:
         raise NotImplementedError(type(self).__name__)
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         inner = binary_map(clone(self.map, safe=False))
         inner._check_params()
         for name, value in inner._fit_columns(Columns(source, self._way(source.n_classes))).items():

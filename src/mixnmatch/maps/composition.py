@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mixnmatch._folds import check_folds
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.folds import check_folds
+from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 
@@ -67,13 +68,13 @@ class Composition(CalibrationMap):
         if self.cv is not None:
             check_folds(self.cv)
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         first = calibration_map(clone(self.first, safe=False))._fit_source(source)
         seen = source.through(first if self.cv is None else self._cross_fitted(source, first))
         second = calibration_map(clone(self.second, safe=False))._fit_source(seen)
         return {"first_": first, "second_": second}
 
-    def _cross_fitted(self, source: RowSource, whole: CalibrationMap) -> CrossFitted:
+    def _cross_fitted(self, source: Rows, whole: CalibrationMap) -> CrossFitted:
         """Copies of the first map that each miss a fold; the one of all rows where a fold is all there is."""
         assert self.cv is not None
         rest = [source.fold(k, self.cv, keep=False, seed=self.random_state) for k in range(self.cv)]

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mixnmatch._rows import Block
-from mixnmatch.maps.auto import Auto
+from mixnmatch._engine.block import Block
 from mixnmatch.maps.base import BinaryMap
 from mixnmatch.maps.combine import OneVsAll, Pooled
 from mixnmatch.maps.ensemble import Ensemble
@@ -19,6 +18,7 @@ from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.maps.shared_function import SharedFunction
 from mixnmatch.maps.temperature import log_softmax
+from mixnmatch.selection.auto import Auto
 
 __all__ = ["MapCurve", "MapLine", "map_curve"]
 

@@ -11,10 +11,11 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch import kernels
-from mixnmatch._passes import Shared, asked_backend
-from mixnmatch._prepared import Prepared
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._engine import kernels
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.passes import Shared, asked_backend
+from mixnmatch._engine.prepared import Prepared
+from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.columns import Columns, log_odds_parts
 from mixnmatch.maps.logistic import SMALLEST_SLOPE, BetaScaling, LogisticMap, PlattScaling
@@ -53,7 +54,7 @@ class Family(Protocol):
     def pull_back(self, log_p: Array, log_not: Array, inner: Array) -> Array:
         """Gradient in theta of a function whose slope in the argument of g is ``inner``."""
 
-    def single(self, source: RowSource, floor: float, loss: str) -> Array:
+    def single(self, source: Rows, floor: float, loss: str) -> Array:
         """Parameters of one member alone, to start from."""
 
 
@@ -76,7 +77,7 @@ class TemperatureFamily:
         """Gradient in theta."""
         return np.array([np.vdot(inner, log_p)])
 
-    def single(self, source: RowSource, floor: float, loss: str) -> Array:
+    def single(self, source: Rows, floor: float, loss: str) -> Array:
         """Temperature scaling alone."""
         return np.array([fit_beta(source, loss, floor)[0]])
 
@@ -129,7 +130,7 @@ class LogisticFamily:
         first, second, last = np.vdot(inner, log_p), -np.vdot(inner, log_not), inner.sum()
         return np.array([first, second, last] if self.beta else [first + second, last])
 
-    def single(self, source: RowSource, floor: float, loss: str) -> Array:
+    def single(self, source: Rows, floor: float, loss: str) -> Array:
         """The pooled binary map."""
         binary: LogisticMap = BetaScaling(loss=loss) if self.beta else PlattScaling(loss=loss)
         found: Array = binary._fit_columns(Columns(source, "pooled"))["coef_"][0]
@@ -229,7 +230,7 @@ class Ensemble(CalibrationMap):
     def _family(self) -> Family:
         return FAMILIES[self.family] if isinstance(self.family, str) else self.family
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         family, floor = self._family(), source.log_floor()
         members = _Members(family, self.free, bool(self.fixed), self.loss, floor)
 
@@ -305,14 +306,14 @@ class _Members:
         return found
 
 
-def _statistic(source: RowSource, family: Family) -> Callable[..., Array]:
+def _statistic(source: Rows, family: Family) -> Callable[..., Array]:
     """How the passes of one fit are made: so many of them that compiled kernels pay for being loaded early."""
     chosen = kernels.choose(PASSES * source.n_entries, asked_backend())
     fused = isinstance(family, LogisticFamily) and kernels.backend_name(chosen) == "numba"
     return sigmoid_statistic if fused else ensemble_statistic
 
 
-def _mean_on(source: RowSource, members: _Members, statistic: Callable[..., Array]) -> Mean:
+def _mean_on(source: Rows, members: _Members, statistic: Callable[..., Array]) -> Mean:
     """Mean loss over a source as a function of the packed parameters."""
     weight = source.total_weight()
     rows = Prepared.of(source, shared_parts, members.floor)

@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._along_rows import row_maxima, row_sums
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._engine.along_rows import row_maxima, row_sums
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
 from mixnmatch.maps.temperature import LOOK, check_loss, descend, fit_beta, keep_informative, log_softmax
 
@@ -96,7 +97,7 @@ class EnsembleTemperatureScaling(CalibrationMap):
     def _check_params(self) -> None:
         check_loss(self.loss)
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         floor = source.log_floor()
         beta_ts, _, _ = fit_beta(source, self.loss, floor, tolerance=1e-3)
         fit = _fit_nll if self.loss == "nll" else _fit_brier
@@ -194,7 +195,7 @@ def _gram_statistic(block: Block, beta: float, floor: float) -> Vector:
     return block.weighted_sum(np.stack([pp, pq, qq, p_y, q_y, pd, qd, slope_y, *bends]))
 
 
-def _brier_profile(source: RowSource, beta: float, floor: float) -> tuple[float, float, float, Vector]:
+def _brier_profile(source: Rows, beta: float, floor: float) -> tuple[float, float, float, Vector]:
     """Least squared error over the weights at ``beta``, its slope and curvature in beta, and the weights."""
     n = source.total_weight()
     u = n / source.n_classes
@@ -219,7 +220,7 @@ def _brier_profile(source: RowSource, beta: float, floor: float) -> tuple[float,
     return float(value), float(slope), float(curvature), w
 
 
-def _fit_brier(source: RowSource, beta_ts: float, floor: float) -> tuple[float, Vector, float]:
+def _fit_brier(source: Rows, beta_ts: float, floor: float) -> tuple[float, Vector, float]:
     look = source.look(LOOK)
     single = source.scores.dtype == np.float32 and not source.chain
     beta_ts = float(np.float32(beta_ts)) if single else beta_ts
@@ -245,7 +246,7 @@ def _fit_brier(source: RowSource, beta_ts: float, floor: float) -> tuple[float, 
     return beta, weights, value
 
 
-def _samples(source: RowSource) -> list[RowSource]:
+def _samples(source: Rows) -> list[Rows]:
     """Samples of the rows, a larger one last where there are many more: on it most starts go the way of all rows."""
     first, second = source.look(LOOK), source.look(SECOND_LOOK)
     many = second.n_rows * 4 < source.n_rows
@@ -388,7 +389,7 @@ def _moved(beta: float, w: Vector, step: Vector) -> tuple[float, Vector]:
     return float(beta * np.exp(step[0])), moved / moved.sum()
 
 
-def _scan_nll(look: RowSource, beta_ts: float, floor: float) -> list[tuple[float, float, Vector]]:
+def _scan_nll(look: Rows, beta_ts: float, floor: float) -> list[tuple[float, float, Vector]]:
     """Local optima in beta on a sample of rows, best first: (value, beta, weights)."""
     betas = [float(beta) for beta in beta_ts * SCAN]
     parts = list(look.map_blocks(_scan_rows, [*betas, 1.0], floor))
@@ -423,10 +424,10 @@ def _weights_at(rows: Vector, weight: Vector | None) -> tuple[float, Vector]:
     return float(-(weight @ (np.log(w @ members) + top))), w
 
 
-def _fit_nll(source: RowSource, beta_ts: float, floor: float) -> tuple[float, Vector, float]:
+def _fit_nll(source: Rows, beta_ts: float, floor: float) -> tuple[float, Vector, float]:
     look = source.look(LOOK)
 
-    def on(rows: RowSource) -> Callable[[float, Vector], Vector]:
+    def on(rows: Rows) -> Callable[[float, Vector], Vector]:
         return lambda beta, w: rows.total(_nll_statistic, beta, w, floor)
 
     starts = [(beta, w, value) for value, beta, w in _scan_nll(look, beta_ts, floor)[:2]]

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mixnmatch._rows import Block, RowSource, refuse_dask
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch.maps.base import BinaryMap, CalibrationMap
 from mixnmatch.maps.columns import Columns, take
 
@@ -62,7 +63,7 @@ class External(CalibrationMap):
         self.classes = classes
         self.weights = weights
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         refuse_dask(source, f"{self.estimator!r} is fitted on all rows at once")
         blocks = list(source.map_blocks(lambda block: block))
         scores = np.concatenate([block.probabilities() for block in blocks])

@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.order_preserving import (
     Array,
+    Cells,
     Nodes,
-    Rows,
     Statistic,
     interpolate,
     nll_statistic,
@@ -153,7 +154,7 @@ class GaussianProcessCalibration(CalibrationMap):
             msg = f"n_inducing must be an integer from 4 to 64, got {self.n_inducing!r}"
             raise ValueError(msg)
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         floor = source.log_floor()
         beta, _, _ = fit_beta(source, "nll", floor)
         nodes = Nodes.of(source.n_classes)
@@ -203,7 +204,7 @@ def trace_statistic(
     return result
 
 
-def trace_gradient(rows: Rows, covariance: Array) -> Array:
+def trace_gradient(rows: Cells, covariance: Array) -> Array:
     """The same for some rows; their H is the sum of E[h h'] - E[h] E[h]', with h the hat functions of the nodes."""
     w = rows.weight
     moments = [rows.moment(power, rows.p) for power in range(3)]
@@ -315,7 +316,7 @@ def _improved(prior: Prior, fit: Fit, radius: Array) -> tuple[Array, Array]:
 
 
 def _minimise(
-    source: RowSource, prior: Prior, values: Array, hyper: Array, settings: tuple[Any, ...], tolerance: float
+    source: Rows, prior: Prior, values: Array, hyper: Array, settings: tuple[Any, ...], tolerance: float
 ) -> Fit:
     """The fit with the least variational objective, by steps of a quadratic model that never raise it."""
 

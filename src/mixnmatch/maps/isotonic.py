@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._passes import row_ranges
-from mixnmatch._rows import Block
-from mixnmatch.kernels import _numpy
-from mixnmatch.kernels.lookup import Knots, Piecewise
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.kernels import _numpy
+from mixnmatch._engine.kernels.lookup import Knots, Piecewise
+from mixnmatch._engine.passes import row_ranges
 from mixnmatch.maps.columns import Columns, take, weighted_count
 from mixnmatch.maps.piecewise import PiecewiseMap
 

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mixnmatch._along_rows import picked, winners
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._engine.along_rows import picked, winners
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 
@@ -86,7 +87,7 @@ class KeepWinner(CalibrationMap):
             msg = "the map inside has other classes"
             raise ValueError(msg)
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         return {"map_": calibration_map(clone(self.map, safe=False))._fit_source(source)}
 
     def _proba(self, block: Block) -> NDArray[Any]:

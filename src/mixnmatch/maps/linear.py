@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.rows import Rows
 from mixnmatch.maps._linear_passes import Problem, scaled_rows, unpack
 from mixnmatch.maps._linear_solver import Penalty, solve
 from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
@@ -63,16 +64,16 @@ class SoftmaxLinear(CalibrationMap):
     def _check_params(self) -> None:
         check_loss(self.loss)
 
-    def _penalty(self, source: RowSource) -> Penalty:
+    def _penalty(self, source: Rows) -> Penalty:
         raise NotImplementedError(type(self).__name__)
 
-    def _problem(self, source: RowSource) -> Problem:
+    def _problem(self, source: Rows) -> Problem:
         floor = source.log_floor()
         beta, _, _ = fit_beta(source, self.loss, floor)
         single = source.scores.dtype == np.float32
         return Problem(beta, floor, self._full, self.loss, single and source.n_classes >= SINGLE_FROM, single)
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         problem = self._problem(source)
         theta, value = solve(scaled_rows(source, problem), problem, self._penalty(source))
         return self._attributes(problem, theta, value, source.n_classes)

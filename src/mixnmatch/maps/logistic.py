@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._prepared import Prepared
-from mixnmatch._rows import Block
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.prepared import Prepared
 from mixnmatch.maps._newton import minimise
 from mixnmatch.maps.base import BinaryMap
 from mixnmatch.maps.columns import Columns, labels, log_odds, log_odds_parts, take

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._passes import add, single_threaded_blas
-from mixnmatch._rows import Block, RowSource
-from mixnmatch._scores import is_number
-from mixnmatch.kernels.lookup import Piecewise
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.kernels.lookup import Piecewise
+from mixnmatch._engine.passes import add, single_threaded_blas
+from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import is_number
 from mixnmatch.maps.columns import Columns, weighted_count
 from mixnmatch.maps.combine import Pooled
 from mixnmatch.maps.isotonic import Isotonic, _made_strict
@@ -116,7 +117,7 @@ class NormalisedIsotonic(Pooled):
             msg = "a shared function that does not increase"
             raise ValueError(msg)
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         (irm,) = Isotonic()._functions(Columns(source, "pooled"))
         levels = Levels.of(irm)
 

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._along_rows import row_maxima
-from mixnmatch._passes import add
-from mixnmatch._rows import Block, RowSource
-from mixnmatch._scores import is_number
+from mixnmatch._engine.along_rows import row_maxima
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.passes import add
+from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import is_number
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
 
@@ -141,7 +142,7 @@ class IntraOrderPreserving(CalibrationMap):
             msg = f"ridge must be positive and finite, got {self.ridge!r}"
             raise ValueError(msg)
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         floor = source.log_floor()
         beta, _, _ = fit_beta(source, self.loss, floor)
         every = Nodes.of(source.n_classes)
@@ -239,7 +240,7 @@ def tempered(block: Block, floor: float, beta: float) -> Array:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Cells:
     """Some rows under softmax(x + deviation(x)), entries sorted into the cells between nodes."""
 
     p: Array
@@ -287,7 +288,7 @@ def on_pairs(zeroth: Array, first: Array, second: Array) -> Array:
     return pairs
 
 
-def rows_of(block: Block, nodes: Nodes, floor: float, beta: float, deviation: Array) -> Iterator[Rows]:
+def rows_of(block: Block, nodes: Nodes, floor: float, beta: float, deviation: Array) -> Iterator[Cells]:
     """The rows of a block, a chunk at a time."""
     n_cells = nodes.count - 1
     step = max(1, CHUNK_ENTRIES // max(n_cells, block.values.shape[1]))
@@ -302,7 +303,7 @@ def rows_of(block: Block, nodes: Nodes, floor: float, beta: float, deviation: Ar
         p = np.exp(log_p, out=log_p)
         weight = np.ones(len(y)) if block.weight is None else block.weight[start:stop]
         cell += (index * n_cells)[:, None]
-        yield Rows(p, cell, share, label, p[index, y], log_p_y, weight, n_cells)
+        yield Cells(p, cell, share, label, p[index, y], log_p_y, weight, n_cells)
 
 
 def nothing(nodes: Nodes) -> Statistic:

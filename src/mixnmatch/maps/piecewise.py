@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._rows import Block
-from mixnmatch.kernels.lookup import Piecewise
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.kernels.lookup import Piecewise
 from mixnmatch.maps.base import BinaryMap, check_smoothing, mix_with_uniform
 from mixnmatch.maps.columns import Columns, take
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._rows import RowSource
-from mixnmatch._scores import is_number
+from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import is_number
 from mixnmatch.maps._linear_passes import Problem, gradient_statistic, scaled_rows
 from mixnmatch.maps._linear_solver import ROUGH, Penalty, solve
 from mixnmatch.maps.linear import SoftmaxLinear
@@ -61,7 +61,7 @@ class VectorScaling(SoftmaxLinear):
         super()._check_params()
         _check_positive("ridge", self.ridge)
 
-    def _penalty(self, source: RowSource) -> Penalty:
+    def _penalty(self, source: Rows) -> Penalty:
         each = self.ridge / source.total_weight()
         return Penalty(each, each, each)
 
@@ -130,7 +130,7 @@ class StructuredVectorScaling(SoftmaxLinear):
         super()._check_params()
         _check_positive("strength", self.strength)
 
-    def _penalty(self, source: RowSource) -> Penalty:
+    def _penalty(self, source: Rows) -> Penalty:
         classes = source.n_classes
         each = self.strength * classes / source.total_weight()
         return Penalty(each, each * (classes - 1), each)
@@ -220,7 +220,7 @@ class DirichletScaling(SoftmaxLinear):
         if self.strength is not None:
             _check_positive("strength", self.strength)
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         problem = self._problem(source)
         strength, start = self.strength, None
         if strength is None:
@@ -229,13 +229,13 @@ class DirichletScaling(SoftmaxLinear):
         theta, value = solve(rows, problem, self._odir(source, problem, strength), start)
         return {**self._attributes(problem, theta, value, source.n_classes), "strength_": float(strength)}
 
-    def _odir(self, source: RowSource, problem: Problem, strength: float) -> Penalty:
+    def _odir(self, source: Rows, problem: Problem, strength: float) -> Penalty:
         # The penalty is on W = beta (I + diag v + M); the diagonal is free but for what makes an optimum exist.
         classes = source.n_classes
         off_diagonal = 2 * strength * problem.beta**2 / (classes * (classes - 1))
         return Penalty(1 / source.total_weight(), off_diagonal, 2 * strength / classes)
 
-    def _search(self, source: RowSource, problem: Problem) -> tuple[float, NDArray[np.float64] | None]:
+    def _search(self, source: Rows, problem: Problem) -> tuple[float, NDArray[np.float64] | None]:
         """Strength with the least loss on held-out rows, along a path that starts each fit from the one before."""
         rest = source.fold(0, 5, keep=False, seed=self.random_state)
         held_out = source.fold(0, 5, keep=True, seed=self.random_state)

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._passes import run_blocks
-from mixnmatch._rows import Block
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.passes import run_blocks
 from mixnmatch.maps.columns import Columns, entries, weighted_count
 
 T = TypeVar("T")

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap
 
 
@@ -47,7 +48,7 @@ class SharedFunction(CalibrationMap):
             msg = "g must be finite, not negative and strictly increasing on [0, 1], entry by entry"
             raise ValueError(msg)
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         return {}
 
     def _proba(self, block: Block) -> NDArray[Any]:

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._along_rows import row_maxima, row_sums
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._engine.along_rows import row_maxima, row_sums
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
 
 LOSSES = ("nll", "brier")
@@ -96,7 +97,7 @@ class TemperatureScaling(CalibrationMap):
     def _check_params(self) -> None:
         check_loss(self.loss)
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         floor = source.log_floor()
         beta, loss, bound = fit_beta(source, self.loss, floor)
         return {"beta_": beta, "log_floor_": floor, "loss_": loss, "bound_": bound, "backend_": source.backend}
@@ -136,7 +137,7 @@ def log_softmax(u: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def fit_beta(
-    source: RowSource, loss: str, floor: float, *, tolerance: float | None = None
+    source: Rows, loss: str, floor: float, *, tolerance: float | None = None
 ) -> tuple[float, float, str | None]:
     """Inverse temperature with the least loss, the mean loss there, and the end of (0, inf) it ran to, if any.
 
@@ -146,7 +147,7 @@ def fit_beta(
     source = source.as_log_odds(floor)
     look = source.look(LOOK)
 
-    def nll(rows: RowSource) -> Callable[[float], NDArray[np.float64]]:
+    def nll(rows: Rows) -> Callable[[float], NDArray[np.float64]]:
         return lambda beta: rows.total(_nll_statistic, beta, floor)
 
     start = 1.0
@@ -208,9 +209,7 @@ def _newton(
     return beta, mean, None
 
 
-def _brier_beta(
-    source: RowSource, look: RowSource, start: float, floor: float, tolerance: float, single: bool
-) -> float:
+def _brier_beta(source: Rows, look: Rows, start: float, floor: float, tolerance: float, single: bool) -> float:
     """Zero of the slope of the squared error next to the best node of a grid in log beta."""
 
     def value(beta: float) -> float:

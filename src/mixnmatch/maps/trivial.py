@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap
 
 
@@ -32,7 +33,7 @@ class Identity(CalibrationMap):
         self.classes = classes
         self.weights = weights
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         return {}
 
     def _proba(self, block: Block) -> NDArray[Any]:
@@ -63,7 +64,7 @@ class Uniform(CalibrationMap):
         self.classes = classes
         self.weights = weights
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         return {}
 
     def _proba(self, block: Block) -> NDArray[Any]:

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from mixnmatch._engine.rows import Rows
 from mixnmatch._files import atomic_write
-from mixnmatch._rows import RowSource
 from mixnmatch._version import __version__
 from mixnmatch.maps.base import read_rows
 from mixnmatch.report import judged, words
 from mixnmatch.report.data import ReportData, Reproduction
 from mixnmatch.selection.comparison import Comparison, compare
-from mixnmatch.selection.evaluated import Methods, Rows, build_methods, read_evaluation
+from mixnmatch.selection.evaluated import EvaluationSet, Methods, build_methods, read_evaluation
 from mixnmatch.selection.learning import LearningCurve, learning_curve
 
 __all__ = ["build_report", "write_report"]
@@ -66,7 +66,7 @@ def write_report(
     y : array of shape (n,)
         Labels.
     evaluation : tuple (scores, y) or (scores, y, sample_weight), optional
-        Rows to judge on. Without them, methods are cross-validated on ``scores``.
+        Held-out set to judge on. Without them, methods are cross-validated on ``scores``.
     method : str, map or fitted map
         What the diagrams show the effect of. A fitted map is judged as it is, on the evaluation rows or else on
         ``scores``, which it should not have been fitted on.
@@ -192,7 +192,7 @@ def build_report(
     absent = _absent(source)
     return ReportData(
         title=DEFAULT_TITLE if title is None else str(title),
-        n_calibration=Rows.of(source).n,
+        n_calibration=EvaluationSet.of(source).n,
         n_evaluation=rows.rows.n,
         n_classes=source.n_classes,
         how=_how(chosen, source, held_out, rows),
@@ -226,7 +226,7 @@ def _steps(progress: Progress | None) -> Callable[[int, int, str, int, int], Non
     return step
 
 
-def _arrays(source: RowSource) -> tuple[Any, ...]:
+def _arrays(source: Rows) -> tuple[Any, ...]:
     """Scores, labels and weights of a source, as functions of the library take them; labels are columns."""
     return source.scores.values, source.labels, source.weight
 
@@ -234,8 +234,8 @@ def _arrays(source: RowSource) -> tuple[Any, ...]:
 def _compare(
     chosen: judged.Chosen,
     methods: Methods | None,
-    source: RowSource,
-    held_out: RowSource | None,
+    source: Rows,
+    held_out: Rows | None,
     logits: bool,
     seed: int,
     step: Callable[[int, int, str, int, int], None],
@@ -257,7 +257,7 @@ def _compare(
     )
 
 
-def _default_methods(source: RowSource) -> tuple[str, ...]:
+def _default_methods(source: Rows) -> tuple[str, ...]:
     if source.n_entries > LARGE_TABLE:
         return QUICK_METHODS
     return tuple(name for name in METHODS if name != "sms" or source.n_classes <= MANY_CLASSES)
@@ -272,13 +272,13 @@ def _with(comparison: Comparison, result: Any) -> Comparison:
 
 def _curve(
     chosen: judged.Chosen,
-    source: RowSource,
-    held_out: RowSource | None,
+    source: Rows,
+    held_out: Rows | None,
     logits: bool,
     seed: int,
     step: Callable[[int, int, str, int, int], None],
 ) -> LearningCurve | None:
-    n = Rows.of(source).n
+    n = EvaluationSet.of(source).n
     if n < FEWEST_ROWS_FOR_CURVE:
         return None
     large = source.n_entries > LARGE_TABLE
@@ -298,20 +298,20 @@ def _curve(
     )
 
 
-def _subject(rows: judged.Judged, source: RowSource) -> str:
+def _subject(rows: judged.Judged, source: Rows) -> str:
     if not rows.vector:
         return "the confidence in the predicted class"
     name = 1 if source.classes is None else source.classes[1]
     return f"the probability of class {name}"
 
 
-def _absent(source: RowSource) -> tuple[str, ...]:
+def _absent(source: Rows) -> tuple[str, ...]:
     names = np.arange(source.n_classes) if source.classes is None else source.classes
     return tuple(str(name) for name in names[source.class_weights() == 0])
 
 
-def _how(chosen: judged.Chosen, source: RowSource, held_out: RowSource | None, rows: judged.Judged) -> str:
-    n, m = words.rows(Rows.of(source).n), words.rows(rows.rows.n)
+def _how(chosen: judged.Chosen, source: Rows, held_out: Rows | None, rows: judged.Judged) -> str:
+    n, m = words.rows(EvaluationSet.of(source).n), words.rows(rows.rows.n)
     if held_out is not None:
         other = "The map came fitted; other methods were" if chosen.fitted else "Methods were"
         return f"{other} fitted on {n} and judged on {m} that they had not seen."
@@ -324,8 +324,8 @@ def _reproduction(
     command: str | None,
     method: Any,
     methods: Methods | None,
-    source: RowSource,
-    held_out: RowSource | None,
+    source: Rows,
+    held_out: Rows | None,
     logits: bool,
     seed: int,
 ) -> Reproduction:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mixnmatch._folds import fold_of
-from mixnmatch._passes import row_ranges
-from mixnmatch._rows import RowSource
+from mixnmatch._engine.folds import fold_of
+from mixnmatch._engine.passes import row_ranges
+from mixnmatch._engine.rows import Rows
 from mixnmatch.evaluation.error import calibration_error
 from mixnmatch.evaluation.estimators import ResidualKernel
 from mixnmatch.evaluation.gain import CalibrationGain, calibration_gain
@@ -24,7 +24,7 @@ from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.report.data import ClassRow, Side
 from mixnmatch.selection.comparison import MethodResult
-from mixnmatch.selection.evaluated import Rows
+from mixnmatch.selection.evaluated import EvaluationSet
 
 FOLDS = 5
 BINS = 15
@@ -51,7 +51,7 @@ class Judged:
     A vector of scores stays one, so that it is the positive class that is judged.
     """
 
-    rows: Rows
+    rows: EvaluationSet
     before: NDArray[Any]
     after: NDArray[Any]
     logits: bool
@@ -130,7 +130,7 @@ class Judged:
         return np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
 
 
-def choose(method: Any, source: RowSource, *, logits: bool) -> Chosen:
+def choose(method: Any, source: Rows, *, logits: bool) -> Chosen:
     """What ``method`` means: a short name, a map, or a map that is already fitted."""
     from mixnmatch.registry import REGISTRY, calibrator
 
@@ -159,12 +159,12 @@ def _name(map_: Any) -> str:
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
 
 
-def judge(chosen: Chosen, source: RowSource, held_out: RowSource | None, seed: int) -> Judged:
+def judge(chosen: Chosen, source: Rows, held_out: Rows | None, seed: int) -> Judged:
     """Apply the method to rows that it was not fitted on: the evaluation rows, or the folds of a cross-validation.
 
     A map that came fitted is applied as it is.
     """
-    rows = Rows.of(source if held_out is None else held_out)
+    rows = EvaluationSet.of(source if held_out is None else held_out)
     scores = rows.scores()
     fitted = chosen.map
     if chosen.fitted:
@@ -184,12 +184,12 @@ def _one_class(p: NDArray[Any], labels: NDArray[np.intp], column: int, weight: A
     return Outcomes(z, (labels == column).astype(np.int8), weight)
 
 
-def _fit(unfitted: CalibrationMap, source: RowSource) -> CalibrationMap:
+def _fit(unfitted: CalibrationMap, source: Rows) -> CalibrationMap:
     return calibration_map(clone(unfitted, safe=False))._fit_source(source)
 
 
 def _cross_fitted(
-    unfitted: CalibrationMap, source: RowSource, rows: Rows, seed: int
+    unfitted: CalibrationMap, source: Rows, rows: EvaluationSet, seed: int
 ) -> tuple[NDArray[Any], CalibrationMap]:
     """Predictions for each fold by the map fitted on the others; the folds are those of :func:`compare`."""
     fold = fold_of(range(source.n_rows), FOLDS, seed)[rows.index]
@@ -203,7 +203,7 @@ def _cross_fitted(
     return after, fitted
 
 
-def fingerprint(*sources: RowSource | None) -> str:
+def fingerprint(*sources: Rows | None) -> str:
     """First digits of the SHA-256 of scores and labels."""
     digest = hashlib.sha256()
     for source in sources:

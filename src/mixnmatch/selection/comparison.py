@@ -12,14 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mixnmatch._folds import check_folds, fold_of
-from mixnmatch._rows import RowSource
+from mixnmatch._engine.folds import check_folds, fold_of
+from mixnmatch._engine.rows import Rows
 from mixnmatch.evaluation._means import MeanEstimate, check_confidence
 from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.evaluation.result import CalibrationError
 from mixnmatch.maps.base import CalibrationMap, read_rows
 from mixnmatch.maps.external import calibration_map
-from mixnmatch.selection.evaluated import Methods, RowLosses, Rows, build_methods, default_methods, read_evaluation
+from mixnmatch.selection.evaluated import (
+    EvaluationSet,
+    Methods,
+    RowLosses,
+    build_methods,
+    default_methods,
+    read_evaluation,
+)
 from mixnmatch.selection.text import table
 
 if TYPE_CHECKING:
@@ -92,7 +99,7 @@ class Comparison:
     how : str
         What the results rest on, in words.
     n_rows, n_classes : int
-        Rows evaluated on, and classes.
+        Samples of the evaluation set, and classes.
     confidence : float
         Coverage of the intervals.
     left_out : tuple of str
@@ -219,7 +226,7 @@ def compare(
     sample_weight : array of shape (n,), optional
         Frequencies; rows are the units of the intervals.
     evaluation : tuple (scores, y) or (scores, y, sample_weight), optional
-        Rows to evaluate on; methods are then fitted on all of ``scores``. Without it the comparison is cross-validated.
+        Held-out set; methods are then fitted on all of ``scores``. Without it the comparison is cross-validated.
     cv : int
         Number of folds. A row's fold is a hash of its index.
     random_state : int
@@ -255,7 +262,7 @@ def compare(
     held_out = None
     if evaluation is not None:
         held_out = read_evaluation(evaluation, source, logits=logits)
-    rows = Rows.of(source if held_out is None else held_out)
+    rows = EvaluationSet.of(source if held_out is None else held_out)
     maps = build_methods(methods, source, logits=logits)
     measured: list[tuple[MethodResult, RowLosses | None]] = []
     before = rows.losses(rows.identity())
@@ -278,7 +285,7 @@ def compare(
 
 
 def _predict(
-    unfitted: CalibrationMap, source: RowSource, rows: Rows, crossed: bool, cv: int, seed: int
+    unfitted: CalibrationMap, source: Rows, rows: EvaluationSet, crossed: bool, cv: int, seed: int
 ) -> tuple[NDArray[Any], float, CalibrationMap]:
     """Predictions for the rows evaluated on, seconds of a fit, and a fitted map (the last one)."""
     if not crossed:
@@ -306,7 +313,7 @@ def _measure(
     fitted: CalibrationMap,
     predicted: NDArray[Any],
     seconds: float,
-    rows: Rows,
+    rows: EvaluationSet,
     before: RowLosses,
     confidence: float,
 ) -> tuple[MethodResult, RowLosses]:
@@ -330,7 +337,7 @@ def _measure(
 
 
 def _ranked(
-    measured: list[tuple[MethodResult, RowLosses | None]], rows: Rows, confidence: float
+    measured: list[tuple[MethodResult, RowLosses | None]], rows: EvaluationSet, confidence: float
 ) -> tuple[MethodResult, ...]:
     good = [(result, losses) for result, losses in measured if losses is not None and result.gain is not None]
     good.sort(key=lambda pair: -float(pair[0].gain or 0.0))

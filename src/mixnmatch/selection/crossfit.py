@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 from sklearn.base import clone
 
-from mixnmatch._passes import row_ranges, run_blocks
-from mixnmatch._rows import SMALLEST_PROBABILITY, Block, RowSource
-from mixnmatch._scores import Scores
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.passes import row_ranges, run_blocks
+from mixnmatch._engine.rows import SMALLEST_PROBABILITY, Rows
+from mixnmatch._engine.scores import Scores
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.composition import Composition, CrossFitted
 from mixnmatch.maps.keep_winner import keep_winner
@@ -21,7 +22,7 @@ HELD_ENTRIES = 4_000_000
 Stages = tuple[str, ...]
 
 
-def held(source: RowSource) -> RowSource:
+def held(source: Rows) -> Rows:
     """The rows of a source as a table of their own, if they are few: what comes before need not be run again."""
     if source.on_dask or source.n_entries > HELD_ENTRIES:
         return source
@@ -33,10 +34,10 @@ def held(source: RowSource) -> RowSource:
     if form == "log-probabilities":
         values = np.maximum(values, np.log(SMALLEST_PROBABILITY))
     table = Scores(values, form != "probabilities", source.scores.uneven and form == "probabilities")
-    return RowSource(table, labels, weight, classes=source.classes)
+    return Rows(table, labels, weight, classes=source.classes)
 
 
-def with_one_floor(source: RowSource) -> RowSource:
+def with_one_floor(source: Rows) -> Rows:
     """Probabilities held in memory as logarithms, zeros read as half of the smallest positive one of all rows.
 
     Maps find that number themselves, on the rows they are fitted on, and clip other rows by it: a map fitted without a
@@ -48,7 +49,7 @@ def with_one_floor(source: RowSource) -> RowSource:
     floor = source.log_floor()
     blocks = list(source.map_blocks(lambda block: block))
     values = np.concatenate([np.log(np.maximum(block.probabilities(), floor), dtype=np.float64) for block in blocks])
-    return RowSource(Scores(values, True), source.labels, source.weight, classes=source.classes)
+    return Rows(Scores(values, True), source.labels, source.weight, classes=source.classes)
 
 
 class Bench:
@@ -56,7 +57,7 @@ class Bench:
 
     Parameters
     ----------
-    source : RowSource
+    source : Rows
         The rows.
     maps : mapping from names to unfitted maps
         What the names in a sequence stand for.
@@ -64,13 +65,13 @@ class Bench:
         Folds, by a hash of the row index.
     """
 
-    def __init__(self, source: RowSource, maps: Mapping[str, CalibrationMap], n_folds: int, seed: int):
+    def __init__(self, source: Rows, maps: Mapping[str, CalibrationMap], n_folds: int, seed: int):
         self.source = source
         self.maps = maps
         self.n_folds = n_folds
         self.seed = seed
         self._fits: dict[tuple[int | None, Stages], list[CalibrationMap]] = {}
-        self._sources: dict[tuple[int | None, Stages], RowSource] = {}
+        self._sources: dict[tuple[int | None, Stages], Rows] = {}
         self._after: dict[Stages, Bench] = {}
 
     def fitted(self, stages: Stages, fold: int | None = None) -> CalibrationMap:
@@ -101,7 +102,7 @@ class Bench:
             self._fits[key] = [*(self._fitted(before, fold) if before else ()), found]
         return self._fits[key]
 
-    def _rows(self, stages: Stages, fold: int | None) -> RowSource:
+    def _rows(self, stages: Stages, fold: int | None) -> Rows:
         """The rows outside a fold as they look after a sequence."""
         key = (fold, stages)
         if key not in self._sources:
@@ -132,7 +133,7 @@ def _unfitted(fitted: CalibrationMap) -> CalibrationMap:
     return made
 
 
-def objective(sources: list[RowSource], scoring: str) -> Objective:
+def objective(sources: list[Rows], scoring: str) -> Objective:
     """What the weights of members are chosen by, from the members' outputs for rows that they have not seen."""
     first = sources[0]
     ranges = row_ranges(first.n_rows, first.n_classes * 8 * len(sources))
@@ -159,7 +160,7 @@ def objective(sources: list[RowSource], scoring: str) -> Objective:
     return SquaredError(at_label, np.concatenate([part[1] for part in parts]), weight)
 
 
-def kept_losses(given: RowSource, outputs: list[RowSource], weights: Array, scoring: str) -> Array:
+def kept_losses(given: Rows, outputs: list[Rows], weights: Array, scoring: str) -> Array:
     """Loss of each row of a weighted sum of outputs that is held to the winners of the rows they were made from."""
     from mixnmatch.evaluation.scores import brier_rows, log_loss_rows
 

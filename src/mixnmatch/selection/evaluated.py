@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._rows import RowSource, refuse_dask
+from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch.evaluation._means import MeanEstimate, Moments
 from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.maps.base import CalibrationMap, read_rows
@@ -22,7 +22,7 @@ COSTLY = 3
 COSTLY_TO = 300_000
 
 
-def read_evaluation(evaluation: tuple[Any, ...], source: RowSource, *, logits: bool) -> RowSource:
+def read_evaluation(evaluation: tuple[Any, ...], source: Rows, *, logits: bool) -> Rows:
     """Check the rows to evaluate on."""
     if not isinstance(evaluation, tuple | list) or len(evaluation) not in (2, 3):
         msg = "evaluation must be a pair (scores, y), or (scores, y, sample_weight)"
@@ -34,7 +34,7 @@ def read_evaluation(evaluation: tuple[Any, ...], source: RowSource, *, logits: b
     return other
 
 
-def default_methods(source: RowSource) -> tuple[list[str], list[str]]:
+def default_methods(source: Rows) -> tuple[list[str], list[str]]:
     """Short names that are compared if nothing is said, and those left out because they take long to fit."""
     from mixnmatch.registry import REGISTRY
 
@@ -43,7 +43,7 @@ def default_methods(source: RowSource) -> tuple[list[str], list[str]]:
     return [e.name for e in entries if e.cost < limit], [e.name for e in entries if e.cost >= limit]
 
 
-def build_methods(methods: Methods | None, source: RowSource, *, logits: bool) -> dict[str, CalibrationMap]:
+def build_methods(methods: Methods | None, source: Rows, *, logits: bool) -> dict[str, CalibrationMap]:
     """Unfitted maps by name, the identity among them."""
     from mixnmatch.registry import calibrator
 
@@ -75,16 +75,16 @@ class RowLosses:
 
 
 @dataclass(frozen=True)
-class Rows:
+class EvaluationSet:
     """The rows that methods are evaluated on, those of weight zero left out."""
 
-    source: RowSource
+    source: Rows
     index: NDArray[np.intp]
     labels: NDArray[np.intp]
     weight: NDArray[np.float64] | None
 
     @classmethod
-    def of(cls, source: RowSource) -> Rows:
+    def of(cls, source: Rows) -> EvaluationSet:
         """Rows of positive weight of a source."""
         refuse_dask(source, "methods are compared row by row in memory")
         assert source.labels is not None

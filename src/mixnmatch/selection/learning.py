@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mixnmatch._rows import RowSource
+from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap, read_rows
 from mixnmatch.maps.external import calibration_map
-from mixnmatch.selection.evaluated import Methods, Rows, build_methods, read_evaluation
+from mixnmatch.selection.evaluated import EvaluationSet, Methods, build_methods, read_evaluation
 from mixnmatch.selection.text import table
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def learning_curve(
         How often rows are drawn. Smaller sets of a repetition are part of the larger ones, so that differences between
         sizes are paired.
     evaluation : tuple (scores, y) or (scores, y, sample_weight), optional
-        Rows to evaluate on. By default a third of the rows, drawn anew in every repetition, is set aside.
+        Held-out set. By default a third of the rows, drawn anew in every repetition, is set aside.
     logits, sample_weight, classes
         As for :func:`compare`.
     random_state : int
@@ -243,7 +243,7 @@ def learning_curve(
     source = read_rows(scores, y, sample_weight, logits=logits, classes=classes)
     other = None if evaluation is None else read_evaluation(evaluation, source, logits=logits)
     maps = build_methods(DEFAULT_METHODS if methods is None else methods, source, logits=logits)
-    usable = Rows.of(source).index
+    usable = EvaluationSet.of(source).index
     most = len(usable) if other is not None else math.floor(len(usable) * (1 - HELD_OUT))
     steps = _sizes(sizes, most)
     found: dict[tuple[str, int], list[tuple[float, ...] | None]] = {}
@@ -251,7 +251,7 @@ def learning_curve(
     total, done = repetitions * len(steps) * len(maps), 0
     for repetition in range(repetitions):
         order = usable[np.random.default_rng([random_state, repetition]).permutation(len(usable))]
-        rows = Rows.of(other if other is not None else _subset(source, np.sort(order[most:])))
+        rows = EvaluationSet.of(other if other is not None else _subset(source, np.sort(order[most:])))
         for size in steps:
             part = _subset(source, np.sort(order[:size]))
             for name, unfitted in maps.items():
@@ -293,15 +293,15 @@ def _sizes(sizes: Sequence[int] | None, most: int) -> list[int]:
     return sorted({int(size) for size in sizes})
 
 
-def _subset(source: RowSource, index: NDArray[np.intp]) -> RowSource:
+def _subset(source: Rows, index: NDArray[np.intp]) -> Rows:
     assert source.labels is not None
     table_ = source.scores
     weight = None if source.weight is None else source.weight[index]
     part = replace(table_, values=np.asarray(table_.values[index]))
-    return RowSource(part, source.labels[index], weight, classes=source.classes)
+    return Rows(part, source.labels[index], weight, classes=source.classes)
 
 
-def _evaluate(unfitted: CalibrationMap, part: RowSource, rows: Rows) -> tuple[float, ...]:
+def _evaluate(unfitted: CalibrationMap, part: Rows, rows: EvaluationSet) -> tuple[float, ...]:
     """Log loss, Brier score, accuracy and top-label error on other rows."""
     from mixnmatch.evaluation.error import calibration_error
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mixnmatch._rows import RowSource
+from mixnmatch._engine.rows import Rows
 from mixnmatch.evaluation.result import CalibrationError
 from mixnmatch.maps.base import read_rows
 from mixnmatch.selection.comparison import Comparison, compare
@@ -236,8 +236,8 @@ def _methods(preserve_accuracy: bool) -> tuple[str, ...]:
     return (*base, "keep-sms", "auto") if preserve_accuracy else (*base, "irova-ts", "sms", "auto")
 
 
-def _build(preserve_accuracy: bool, source: RowSource, logits: bool, cv: int, seed: int) -> dict[str, Any]:
-    from mixnmatch.maps.auto import Auto
+def _build(preserve_accuracy: bool, source: Rows, logits: bool, cv: int, seed: int) -> dict[str, Any]:
+    from mixnmatch.selection.auto import Auto
     from mixnmatch.selection.candidates import MATRIX_TO
 
     made: dict[str, Any] = {}
@@ -266,7 +266,7 @@ def _poor(error: CalibrationError) -> bool:
     return error >= POOR_ERROR and error.p_value is not None and error.p_value < 0.05
 
 
-def _rich(source: RowSource) -> bool:
+def _rich(source: Rows) -> bool:
     n = source.total_weight()
     return n >= RICH_ROWS and n >= RICH_ROWS_A_CLASS * source.n_classes
 
@@ -308,7 +308,7 @@ def _decide(evidence: Comparison, guideline: str, preserve_accuracy: bool) -> tu
 
 
 def _curve(
-    scores: Any, y: Any, source: RowSource, method: str, guideline: str, seed: int, common: dict[str, Any]
+    scores: Any, y: Any, source: Rows, method: str, guideline: str, seed: int, common: dict[str, Any]
 ) -> LearningCurve | None:
     if source.total_weight() < LEAST_ROWS_FOR_CURVE or source.n_rows < LEAST_ROWS_FOR_CURVE:
         return None

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.labels import read_labels
+from mixnmatch._engine.scores import read_scores
 from mixnmatch._files import atomic_write
-from mixnmatch._labels import read_labels
-from mixnmatch._scores import read_scores
 from mixnmatch.experiments.reproduce.manifest import PICKLES, Entry
 from mixnmatch.io import FileError, read_table
 from mixnmatch.io.arrays import npz_names

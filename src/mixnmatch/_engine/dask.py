@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from mixnmatch._passes import asked_block_bytes, engine, single_threaded_blas, total
+from mixnmatch._engine.passes import asked_block_bytes, engine, single_threaded_blas, total
 
 T = TypeVar("T")
 # Statistics that a task of the tree adds up.

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._along_rows import row_sums
-from mixnmatch._dask import is_dask, known_rows, one_class_chunk, reduce_chunks
-from mixnmatch._passes import light_bytes, row_ranges, run_blocks
+from mixnmatch._engine.along_rows import row_sums
+from mixnmatch._engine.dask import is_dask, known_rows, one_class_chunk, reduce_chunks
+from mixnmatch._engine.passes import light_bytes, row_ranges, run_blocks
 
 # How far a row of probabilities may be from summing to 1; rows are renormalised.
 SUM_TOLERANCE = {"bfloat16": 2e-2, "float16": 1e-2, "float32": 1e-4, "float64": 1e-4}

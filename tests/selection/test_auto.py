@@ -3,8 +3,8 @@ import pytest
 from sklearn.base import clone
 
 from mixnmatch import KeepWinner, accuracy_preserved, load, load_sample
-from mixnmatch.maps.auto import Auto
 from mixnmatch.selection import candidates
+from mixnmatch.selection.auto import Auto
 from mixnmatch.selection.candidates import guess_seconds, menu, within
 from tests.conftest import brier, draw_labels, make_problem, nll, softmax
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._dask import is_dask, known_rows, map_chunks, reduce_chunks, unless_error
-from mixnmatch._scores import from_tensor
+from mixnmatch._engine.dask import is_dask, known_rows, map_chunks, reduce_chunks, unless_error
+from mixnmatch._engine.scores import from_tensor
 
 
 def read_labels(y: Any, n_rows: int, n_classes: int, classes: Any = None) -> tuple[Any, NDArray[Any]]:

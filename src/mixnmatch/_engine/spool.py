@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._scores import from_tensor
+from mixnmatch._engine.scores import from_tensor
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._along_rows import row_maxima, row_sums
-from mixnmatch.kernels.lookup import Knots, Piecewise, positions
+from mixnmatch._engine.along_rows import row_maxima, row_sums
+from mixnmatch._engine.kernels.lookup import Knots, Piecewise, positions
 
 Block = NDArray[Any]
 Labels = NDArray[np.intp]

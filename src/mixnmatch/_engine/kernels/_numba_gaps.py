@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mixnmatch.kernels._numba_exp import JIT, exp64, row_max
-from mixnmatch.kernels.lookup import Knots
+from mixnmatch._engine.kernels._numba_exp import JIT, exp64, row_max
+from mixnmatch._engine.kernels.lookup import Knots
 
 Block = NDArray[Any]
 Labels = NDArray[np.intp]
@@ -50,7 +50,7 @@ def _add_gaps(
 def add_gaps(x: Block, row_weight: Rows | None, knots: Knots, weight: Rows, score_sum: Rows, largest: Rows) -> None:
     """Add all entries of a block to the gaps between sorted knots, the first of which is left of them all."""
     if len(knots.values) == 0:
-        from mixnmatch.kernels import _numpy
+        from mixnmatch._engine.kernels import _numpy
 
         _numpy.add_gaps(x, row_weight, knots, weight, score_sum, largest)
         return

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._folds import check_folds
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.folds import check_folds
+from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.keep_winner import keep_winner
 from mixnmatch.maps.trivial import Identity
@@ -168,7 +169,7 @@ class Auto(CalibrationMap):
             msg = f"time_budget must be a positive number of seconds or None, got {budget!r}"
             raise ValueError(msg)
 
-    def _fit(self, source: RowSource) -> dict[str, Any]:
+    def _fit(self, source: Rows) -> dict[str, Any]:
         from mixnmatch.selection.candidates import STAGES, menu, within
         from mixnmatch.selection.crossfit import Bench, held, with_one_floor
 
@@ -202,12 +203,12 @@ class Auto(CalibrationMap):
 
     def _try(
         self, bench: Bench, candidates: list[Candidate], began: float
-    ) -> tuple[list[Candidate], list[RowSource], list[float]]:
+    ) -> tuple[list[Candidate], list[Rows], list[float]]:
         """Cross-fit candidates, cheap ones first: their outputs for rows that they have not seen, and the seconds."""
         from mixnmatch.selection.crossfit import held
 
         tried: list[Candidate] = []
-        outputs: list[RowSource] = []
+        outputs: list[Rows] = []
         seconds: list[float] = []
         for candidate in candidates:
             start = time.perf_counter()
@@ -220,7 +221,7 @@ class Auto(CalibrationMap):
             seconds.append(time.perf_counter() - start)
         return tried, outputs, seconds
 
-    def _weigh(self, outputs: list[RowSource], given: RowSource, preserving: NDArray[np.intp]) -> dict[str, Any]:
+    def _weigh(self, outputs: list[Rows], given: Rows, preserving: NDArray[np.intp]) -> dict[str, Any]:
         """Weights of the candidates, the identity being the first of them, and how they did."""
         from mixnmatch.selection.crossfit import kept_losses, objective
         from mixnmatch.selection.stacking import Difference, stack
@@ -251,7 +252,7 @@ class Auto(CalibrationMap):
             "gain_error_": gain.standard_error,
         }
 
-    def _as_identity(self, source: RowSource, dropped: list[Candidate], began: float) -> dict[str, Any]:
+    def _as_identity(self, source: Rows, dropped: list[Candidate], began: float) -> dict[str, Any]:
         """The answer where rows are too few to choose by."""
         one, unknown = np.ones(1), np.full(1, math.nan)
         return {
@@ -306,11 +307,11 @@ class Auto(CalibrationMap):
         return "\n".join(lines)
 
 
-def _n_rows(source: RowSource) -> float:
+def _n_rows(source: Rows) -> float:
     return float(source.n_rows)
 
 
-def _enough(rows: RowSource, n_folds: int, seed: int) -> bool:
+def _enough(rows: Rows, n_folds: int, seed: int) -> bool:
     """Whether every fold, and the rows outside it, has rows."""
     if _n_rows(rows) < LEAST_ROWS_A_FOLD * n_folds:
         return False

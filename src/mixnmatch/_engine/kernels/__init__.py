@@ -52,10 +52,10 @@ def choose(n_entries: int, backend: str = "auto") -> ModuleType:
         msg = f'backend must be "auto", "numpy" or "numba", got {backend!r}'
         raise ValueError(msg)
     if backend == "numba" or (backend == "auto" and n_entries >= COMPILED_FROM and compiled_available()):
-        from mixnmatch.kernels import _numba
+        from mixnmatch._engine.kernels import _numba
 
         return _numba
-    from mixnmatch.kernels import _numpy
+    from mixnmatch._engine.kernels import _numpy
 
     return _numpy
 

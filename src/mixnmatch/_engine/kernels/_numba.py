@@ -12,11 +12,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mixnmatch.kernels._numba_exp import JIT, exp, row_max
-from mixnmatch.kernels._numba_gaps import add_gaps, add_gaps_of_logits
-from mixnmatch.kernels._numba_logistic import log_odds_parts, logistic_sums, sigmoid_mixture_rows
-from mixnmatch.kernels._numpy import linear_softmax_into, mixture_rows_of_two
-from mixnmatch.kernels.lookup import Piecewise
+from mixnmatch._engine.kernels._numba_exp import JIT, exp, row_max
+from mixnmatch._engine.kernels._numba_gaps import add_gaps, add_gaps_of_logits
+from mixnmatch._engine.kernels._numba_logistic import log_odds_parts, logistic_sums, sigmoid_mixture_rows
+from mixnmatch._engine.kernels._numpy import linear_softmax_into, mixture_rows_of_two
+from mixnmatch._engine.kernels.lookup import Piecewise
 
 __all__ = [
     "add_gaps",

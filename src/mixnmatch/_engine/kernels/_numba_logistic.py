@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mixnmatch.kernels._numba_exp import JIT, exp64
+from mixnmatch._engine.kernels._numba_exp import JIT, exp64
 
 Rows = NDArray[np.float64]
 # Sums of g below this are taken of exponentials that are brought to the size of 1.

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mixnmatch._passes import run_blocks, total
-from mixnmatch._rows import Block, RowSource
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.passes import run_blocks, total
+from mixnmatch._engine.rows import Rows
 
 T = TypeVar("T")
 # Tables of up to so many entries are prepared once and kept; larger ones, and those on Dask, in every pass again. What
@@ -21,7 +22,7 @@ KEPT_ENTRIES, KEPT_SINGLE = 4_000_000, 32_000_000
 class Prepared:
     """A source whose passes begin alike: ``prepare(block, *settings)`` is what the statistics read."""
 
-    source: RowSource
+    source: Rows
     prepare: Callable[..., Any]
     settings: tuple[Any, ...]
     kept: list[Any]
@@ -30,7 +31,7 @@ class Prepared:
     @classmethod
     def of(
         cls,
-        source: RowSource,
+        source: Rows,
         prepare: Callable[..., Any],
         *settings: Any,
         block_bytes: int | None = None,

@@ -6,18 +6,18 @@ import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch import kernels
-from mixnmatch._along_rows import picked, row_maxima, row_sums, two_columns, winners
-from mixnmatch._dask import is_dask, map_chunks, reduce_chunks, rows_like
-from mixnmatch._folds import Fold, fold_of
-from mixnmatch._passes import add, asked_backend, light_bytes, row_ranges, run_blocks, total
-from mixnmatch._scores import ROUNDING, Scores
+from mixnmatch._engine import kernels
+from mixnmatch._engine.along_rows import two_columns
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.dask import is_dask, map_chunks, reduce_chunks, rows_like
+from mixnmatch._engine.folds import Fold
+from mixnmatch._engine.passes import add, asked_backend, light_bytes, row_ranges, run_blocks, total
+from mixnmatch._engine.scores import ROUNDING, Scores
 
 if TYPE_CHECKING:
     from mixnmatch.maps.base import CalibrationMap
@@ -33,113 +33,7 @@ LOOK_ENTRIES = 1 << 24
 
 
 @dataclass(frozen=True)
-class Block:
-    """Some consecutive rows: scores in one of three forms, labels and weights where there are any."""
-
-    values: NDArray[Any]
-    form: str  # "probabilities", "logits" or "log-probabilities" (what fitted maps hand on)
-    index: NDArray[np.intp] | range  # which rows of the user's table these are
-    labels: NDArray[np.intp] | None = None
-    weight: NDArray[np.float64] | None = None
-    uneven: bool = False  # rows of probabilities may be off the simplex by more than rounding
-    rounding: float = ROUNDING["float64"]  # of the type that probabilities came in
-    backend: str = "numpy"
-    beside: tuple[Block, ...] = ()  # the same rows in other tables
-    kept: NDArray[np.intp] | None = (
-        None  # winners of the rows before the maps that they came through, if these kept them
-    )
-
-    @property
-    def winner(self) -> NDArray[np.intp]:
-        """Column that wins each row: of ties, and of leads lost to rounding, the one that won before."""
-        return winners(self.values) if self.kept is None else self.kept
-
-    @property
-    def kernels(self) -> ModuleType:
-        """Kernels for this block, chosen once for the whole source."""
-        return kernels.choose(0, self.backend)
-
-    def folds(self, n_folds: int, seed: int) -> NDArray[np.intp]:
-        """Fold of each row of the block."""
-        return fold_of(self.index, n_folds, seed)
-
-    def rows(self, which: NDArray[np.bool_]) -> Block:
-        """Scores of some of the rows, without labels and weights."""
-        return replace(self.part(which), labels=None, weight=None)
-
-    def part(self, which: slice | NDArray[np.bool_]) -> Block:
-        """Some of the rows, with their labels and weights, without other tables."""
-        labels = None if self.labels is None else self.labels[which]
-        weight = None if self.weight is None else self.weight[which]
-        index = self.index[which] if isinstance(which, slice) else np.asarray(self.index)[which]
-        kept = None if self.kept is None else self.kept[which]
-        return replace(self, values=self.values[which], index=index, labels=labels, weight=weight, kept=kept, beside=())
-
-    @property
-    def y(self) -> NDArray[np.intp]:
-        """Labels, where the statistic needs them."""
-        assert self.labels is not None
-        return self.labels
-
-    def weighted_sum(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sum over rows (the last axis) of row results, weighted if there are weights."""
-        return np.asarray(rows.sum(axis=-1) if self.weight is None else rows @ self.weight)
-
-    def log_scores(self, floor: float) -> NDArray[Any]:
-        """Logarithms of the probabilities up to a constant in each row: what the softmax family acts on."""
-        if self.form == "logits":
-            return self.values
-        if self.form == "log-probabilities":
-            return np.asarray(np.maximum(self.values, np.log(floor)))
-        return np.asarray(np.log(np.maximum(self.values, self.values.dtype.type(floor))))
-
-    def probabilities(self) -> NDArray[Any]:
-        """Probabilities, in float64 unless they came in as float32 probabilities."""
-        if self.form == "log-probabilities":
-            return np.asarray(np.exp(self.values))
-        if self.form == "logits":
-            p = _leads(self.values)
-            np.exp(p, out=p)
-            p /= p.sum(axis=1, keepdims=True)  # to the last bit what users who do it themselves get
-            return p
-        if not self.uneven:
-            return self.values
-        sums = row_sums(self.values, np.float64)
-        off = np.abs(sums - 1) > self.rounding
-        return self.values / np.where(off, sums, 1.0)[:, None]
-
-    def label_probabilities(self) -> NDArray[Any]:
-        """Probability of each row's label, to the last bit that of :meth:`probabilities`, without all the others."""
-        if self.form != "logits":
-            return picked(self.probabilities(), self.y)
-        e = _leads(self.values)
-        np.exp(e, out=e)
-        return np.asarray(picked(e, self.y) / e.sum(axis=1))
-
-    def log_probabilities(self) -> NDArray[np.float64]:
-        """Logarithms of the probabilities in float64, zeros as -inf."""
-        if self.form == "log-probabilities":
-            return self.values
-        if self.form == "logits":
-            u = _leads(self.values)
-            u -= np.log(np.exp(u).sum(axis=1, keepdims=True))
-            return u
-        with np.errstate(divide="ignore"):
-            return np.log(self.probabilities().astype(np.float64))
-
-    def after(self, fitted: CalibrationMap) -> Block:
-        """The same rows as a fitted map puts them out.
-
-        It is computed in float64 from the start, logarithms included: the next map may be a step function, and a score
-        that is at one of its steps must get there whatever computes it.
-        """
-        wide = replace(self, values=self.values.astype(np.float64, copy=False))
-        kept = self.winner if fitted.accuracy_preserving else None
-        return replace(self, values=fitted._log_proba(wide), form="log-probabilities", kept=kept)
-
-
-@dataclass(frozen=True)
-class RowSource:
+class Rows:
     """What a pass reads: scores + labels + weights + the chain of fitted maps before it, applied on the fly.
 
     Arrays are NumPy's (in memory or memory-mapped), or all of them Dask's, in the same chunks of rows. A pass over the
@@ -153,10 +47,10 @@ class RowSource:
     folds: tuple[Fold, ...] = ()
     classes: NDArray[Any] | None = None
     index: NDArray[np.intp] | range | None = None  # rows of the user's table, where this is a part of it
-    beside: tuple[RowSource, ...] = ()  # other tables of the same rows
+    beside: tuple[Rows, ...] = ()  # other tables of the same rows
 
     @classmethod
-    def of(cls, scores: Scores, labels: Any, weight: Any, classes: NDArray[Any] | None = None) -> RowSource:
+    def of(cls, scores: Scores, labels: Any, weight: Any, classes: NDArray[Any] | None = None) -> Rows:
         """A source of checked scores, labels and weights, all brought to where the scores are."""
         values = scores.values
         if is_dask(values) and isinstance(labels, np.ndarray):  # on their way to the workers, as short as they can be
@@ -195,29 +89,29 @@ class RowSource:
             return None
         return light_bytes(self.n_rows * self.scores.row_bytes)
 
-    def through(self, fitted: CalibrationMap) -> RowSource:
+    def through(self, fitted: CalibrationMap) -> Rows:
         """The source as it looks after a fitted map."""
         return replace(self, chain=(*self.chain, fitted))
 
-    def fold(self, index: int, n_folds: int, *, keep: bool, seed: int = 0) -> RowSource:
+    def fold(self, index: int, n_folds: int, *, keep: bool, seed: int = 0) -> Rows:
         """Only the rows inside (``keep``) or outside a fold."""
         return replace(self, folds=(*self.folds, Fold(index, n_folds, keep, seed)))
 
-    def together(self, *others: RowSource) -> RowSource:
+    def together(self, *others: Rows) -> Rows:
         """The source with other tables of the same rows: each block has theirs ``beside`` it."""
         return replace(self, beside=tuple(self._as_own_rows(other, other.scores.values) for other in others))
 
-    def _as_own_rows(self, other: RowSource, values: Any) -> RowSource:
+    def _as_own_rows(self, other: Rows, values: Any) -> Rows:
         if values is not self.scores.values:
             values = _aligned(values, self.scores.values)
         rows = {"labels": self.labels, "weight": self.weight, "folds": self.folds, "index": self.index}
         return replace(other, scores=replace(other.scores, values=values), **rows)
 
-    def look(self, at_most: int) -> RowSource:
+    def look(self, at_most: int) -> Rows:
         """About ``at_most`` rows for a first, cheap look; fewer where rows are very long."""
         return self.sampled(min(at_most, max(LOOK_ENTRIES // self.n_classes, 64)))
 
-    def sampled(self, at_most: int) -> RowSource:
+    def sampled(self, at_most: int) -> Rows:
         """About ``at_most`` rows spread evenly over the table, copied for a cheap look before the full passes.
 
         A table that is hardly larger than that is returned as it is.
@@ -225,12 +119,12 @@ class RowSource:
         step = self.n_rows // at_most
         return self if step < 2 else self._every(step)
 
-    def in_memory(self) -> RowSource:
+    def in_memory(self) -> Rows:
         """The source itself, with all of its rows brought here if they are on a cluster."""
         return self._every(1) if self.on_dask else self
 
-    def _every(self, step: int) -> RowSource:
-        made: dict[int, RowSource] = self.__dict__.setdefault("_made", {})
+    def _every(self, step: int) -> Rows:
+        made: dict[int, Rows] = self.__dict__.setdefault("_made", {})
         if step not in made:
             pick = slice(None, None, step)
             names, arrays = zip(*self._arrays().items(), strict=True)
@@ -245,7 +139,7 @@ class RowSource:
         sample = made[step]
         return sample if step == 1 or sample.total_weight() > 0 else self
 
-    def as_log_odds(self, floor: float) -> RowSource:
+    def as_log_odds(self, floor: float) -> Rows:
         """Binary probabilities that fit into memory as a vector of log-odds, so that passes take no logarithms."""
         small = self.n_classes == 2 and not self.scores.logits and self.n_entries <= ODDS_ENTRIES
         if self.chain or not small:
@@ -269,7 +163,7 @@ class RowSource:
             found[f"beside {k}"] = None if other.scores.values is self.scores.values else other.scores.values
         return {name: array for name, array in found.items() if array is not None}
 
-    def _without_arrays(self) -> RowSource:
+    def _without_arrays(self) -> Rows:
         """All but the arrays, which a chunk brings along."""
         others = tuple(other._without_arrays() for other in self.beside)
         bare = replace(
@@ -278,7 +172,7 @@ class RowSource:
         bare.__dict__["backend"] = self.backend
         return bare
 
-    def _filled(self, arrays: dict[str, Any], index: NDArray[np.intp] | range) -> RowSource:
+    def _filled(self, arrays: dict[str, Any], index: NDArray[np.intp] | range) -> Rows:
         """The source with other arrays, which hold the rows ``index`` of the table."""
         labels = arrays.get("labels")
         own = replace(
@@ -380,7 +274,7 @@ class RowSource:
         return float(max(smallest / 2, SMALLEST_PROBABILITY))
 
 
-def refuse_dask(source: RowSource, why: str, instead: str = "") -> None:
+def refuse_dask(source: Rows, why: str, instead: str = "") -> None:
     """Raise an error for what needs rows in memory, if they are on Dask."""
     if source.on_dask:
         instead = instead or "take a sample that fits into memory, such as scores[::100].compute()"
@@ -397,7 +291,7 @@ def _aligned(array: Any, table: Any) -> Any:
     return array.compute() if is_dask(array) else array
 
 
-def _part(start: int, chunks: list[Any], names: tuple[str, ...], bare: RowSource) -> RowSource:
+def _part(start: int, chunks: list[Any], names: tuple[str, ...], bare: Rows) -> Rows:
     """The source of the rows of a chunk."""
     return bare._filled(dict(zip(names, chunks, strict=True)), range(start, start + len(chunks[0])))
 
@@ -406,7 +300,7 @@ def _chunk_statistics(
     start: int,
     chunks: list[Any],
     names: tuple[str, ...],
-    bare: RowSource,
+    bare: Rows,
     statistic: Callable[..., T],
     args: tuple[Any, ...],
     block_bytes: int | None,
@@ -418,7 +312,7 @@ def _chunk_total(
     start: int,
     chunks: list[Any],
     names: tuple[str, ...],
-    bare: RowSource,
+    bare: Rows,
     statistic: Callable[..., T],
     args: tuple[Any, ...],
     block_bytes: int | None,
@@ -429,7 +323,7 @@ def _chunk_total(
 
 
 def _log_odds(values: NDArray[Any], first_row: int, like: Scores, floor: float) -> NDArray[np.float64]:
-    source = RowSource(replace(like, values=values))
+    source = Rows(replace(like, values=values))
     logs = source.block(0, len(values)).log_scores(floor)
     return np.asarray(logs[:, 1] - logs[:, 0], dtype=np.float64)
 
@@ -451,8 +345,3 @@ def _smallest_positive(block: Block) -> float:
         return 1.0
     low = float(values.min())
     return low if low > 0 else float(values[values > 0].min())
-
-
-def _leads(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Logits less the largest of their row."""
-    return np.asarray(np.subtract(values, row_maxima(values)[:, None], dtype=np.float64))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._dask import is_dask, known_rows, reduce_chunks, unless_error
-from mixnmatch._scores import from_tensor
+from mixnmatch._engine.dask import is_dask, known_rows, reduce_chunks, unless_error
+from mixnmatch._engine.scores import from_tensor
 
 # A row cannot be counted more often than this, and all rows together not less than this.
 MOST_OFTEN, LEAST_TOTAL = 1e15, 1e-12

@@ -1,0 +1,127 @@
+"""Blocks: some rows of a source, and the forms in which maps and metrics read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._engine import kernels
+from mixnmatch._engine.along_rows import picked, row_maxima, row_sums, winners
+from mixnmatch._engine.folds import fold_of
+from mixnmatch._engine.scores import ROUNDING
+
+if TYPE_CHECKING:
+    from mixnmatch.maps.base import CalibrationMap
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some consecutive rows: scores in one of three forms, labels and weights where there are any."""
+
+    values: NDArray[Any]
+    form: str  # "probabilities", "logits" or "log-probabilities" (what fitted maps hand on)
+    index: NDArray[np.intp] | range  # which rows of the user's table these are
+    labels: NDArray[np.intp] | None = None
+    weight: NDArray[np.float64] | None = None
+    uneven: bool = False  # rows of probabilities may be off the simplex by more than rounding
+    rounding: float = ROUNDING["float64"]  # of the type that probabilities came in
+    backend: str = "numpy"
+    beside: tuple[Block, ...] = ()  # the same rows in other tables
+    kept: NDArray[np.intp] | None = None  # who won the rows before they came through maps that keep winners
+
+    @property
+    def winner(self) -> NDArray[np.intp]:
+        """Column that wins each row: of ties, and of leads lost to rounding, the one that won before."""
+        return winners(self.values) if self.kept is None else self.kept
+
+    @property
+    def kernels(self) -> ModuleType:
+        """Kernels for this block, chosen once for the whole source."""
+        return kernels.choose(0, self.backend)
+
+    def folds(self, n_folds: int, seed: int) -> NDArray[np.intp]:
+        """Fold of each row of the block."""
+        return fold_of(self.index, n_folds, seed)
+
+    def rows(self, which: NDArray[np.bool_]) -> Block:
+        """Scores of some of the rows, without labels and weights."""
+        return replace(self.part(which), labels=None, weight=None)
+
+    def part(self, which: slice | NDArray[np.bool_]) -> Block:
+        """Some of the rows, with their labels and weights, without other tables."""
+        labels = None if self.labels is None else self.labels[which]
+        weight = None if self.weight is None else self.weight[which]
+        index = self.index[which] if isinstance(which, slice) else np.asarray(self.index)[which]
+        kept = None if self.kept is None else self.kept[which]
+        return replace(self, values=self.values[which], index=index, labels=labels, weight=weight, kept=kept, beside=())
+
+    @property
+    def y(self) -> NDArray[np.intp]:
+        """Labels, where the statistic needs them."""
+        assert self.labels is not None
+        return self.labels
+
+    def weighted_sum(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sum over rows (the last axis) of row results, weighted if there are weights."""
+        return np.asarray(rows.sum(axis=-1) if self.weight is None else rows @ self.weight)
+
+    def log_scores(self, floor: float) -> NDArray[Any]:
+        """Logarithms of the probabilities up to a constant in each row: what the softmax family acts on."""
+        if self.form == "logits":
+            return self.values
+        if self.form == "log-probabilities":
+            return np.asarray(np.maximum(self.values, np.log(floor)))
+        return np.asarray(np.log(np.maximum(self.values, self.values.dtype.type(floor))))
+
+    def probabilities(self) -> NDArray[Any]:
+        """Probabilities, in float64 unless they came in as float32 probabilities."""
+        if self.form == "log-probabilities":
+            return np.asarray(np.exp(self.values))
+        if self.form == "logits":
+            p = _leads(self.values)
+            np.exp(p, out=p)
+            p /= p.sum(axis=1, keepdims=True)  # to the last bit what users who do it themselves get
+            return p
+        if not self.uneven:
+            return self.values
+        sums = row_sums(self.values, np.float64)
+        off = np.abs(sums - 1) > self.rounding
+        return self.values / np.where(off, sums, 1.0)[:, None]
+
+    def label_probabilities(self) -> NDArray[Any]:
+        """Probability of each row's label, to the last bit that of :meth:`probabilities`, without all the others."""
+        if self.form != "logits":
+            return picked(self.probabilities(), self.y)
+        e = _leads(self.values)
+        np.exp(e, out=e)
+        return np.asarray(picked(e, self.y) / e.sum(axis=1))
+
+    def log_probabilities(self) -> NDArray[np.float64]:
+        """Logarithms of the probabilities in float64, zeros as -inf."""
+        if self.form == "log-probabilities":
+            return self.values
+        if self.form == "logits":
+            u = _leads(self.values)
+            u -= np.log(np.exp(u).sum(axis=1, keepdims=True))
+            return u
+        with np.errstate(divide="ignore"):
+            return np.log(self.probabilities().astype(np.float64))
+
+    def after(self, fitted: CalibrationMap) -> Block:
+        """The same rows as a fitted map puts them out.
+
+        It is computed in float64 from the start, logarithms included: the next map may be a step function, and a score
+        that is at one of its steps must get there whatever computes it.
+        """
+        wide = replace(self, values=self.values.astype(np.float64, copy=False))
+        kept = self.winner if fitted.accuracy_preserving else None
+        return replace(self, values=fitted._log_proba(wide), form="log-probabilities", kept=kept)
+
+
+def _leads(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Logits less the largest of their row."""
+    return np.asarray(np.subtract(values, row_maxima(values)[:, None], dtype=np.float64))
