@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from mixnmatch._version import __version__
 
 if TYPE_CHECKING:
+    from mixnmatch._engine.door import rows
     from mixnmatch._engine.passes import engine
+    from mixnmatch._engine.rows import Rows
     from mixnmatch.classifier import CalibratedClassifier
     from mixnmatch.data import load_sample
     from mixnmatch.evaluation import (
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
         reliability_curve,
         score_decomposition,
     )
+    from mixnmatch.evaluation.winners import accuracy_preserved
     from mixnmatch.maps import (
         Auto,
         BayesianBinning,
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
         Uniform,
         VectorScaling,
     )
-    from mixnmatch.maps.base import BinaryMap, CalibrationMap, accuracy_preserved
+    from mixnmatch.maps.base import BinaryMap, CalibrationMap
     from mixnmatch.maps.curve import map_curve
     from mixnmatch.maps.display import MapDisplay
     from mixnmatch.maps.shared_function import SharedFunction
@@ -99,7 +102,10 @@ _HOMES = {
     ),
     "mixnmatch.maps.curve": ("map_curve",),
     "mixnmatch.maps.display": ("MapDisplay",),
-    "mixnmatch.maps.base": ("BinaryMap", "CalibrationMap", "accuracy_preserved"),
+    "mixnmatch.maps.base": ("BinaryMap", "CalibrationMap"),
+    "mixnmatch.evaluation.winners": ("accuracy_preserved",),
+    "mixnmatch._engine.door": ("rows",),
+    "mixnmatch._engine.rows": ("Rows",),
     "mixnmatch.maps.shared_function": ("SharedFunction",),
     "mixnmatch.persistence": ("MapFileError", "load"),
     "mixnmatch.registry": ("calibrator", "calibrators"),
@@ -132,6 +138,7 @@ __all__ = [
     "PlattScaling",
     "Pooled",
     "ReliabilityDisplay",
+    "Rows",
     "SharedFunction",
     "StructuredMatrixScaling",
     "StructuredVectorScaling",
@@ -153,6 +160,7 @@ __all__ = [
     "log_loss",
     "map_curve",
     "reliability_curve",
+    "rows",
     "score_decomposition",
 ]
 

@@ -27,6 +27,8 @@ VERSION = 1
 # Arrays up to this size are written as readable numbers, larger ones as base64 of little-endian bytes.
 READABLE = 64
 _COMMON = ("classes_", "n_classes_", "total_weight_")
+# Attributes that only some fitted maps have.
+_OPTIONAL = ("columns_",)
 _DTYPES = ("<f8", "<i8")
 
 
@@ -148,7 +150,7 @@ def _encode_map(fitted: CalibrationMap) -> dict[str, Any]:
     if not hasattr(fitted, "n_classes_"):
         msg = f"{fitted!r:.80} is not fitted; fit it before saving"
         raise ValueError(msg)
-    attributes = (*fitted._fitted, *_COMMON)
+    attributes = (*fitted._fitted, *_COMMON, *(name for name in _OPTIONAL if hasattr(fitted, name)))
     params = fitted.get_params(deep=False)
     return {
         "type": name,
@@ -232,7 +234,7 @@ def _decode_map(value: dict[str, Any]) -> CalibrationMap:
     made = kind(**_decode_params(value["params"]))
     fitted = value["fitted"]
     expected = {*kind._fitted, *_COMMON}
-    if not isinstance(fitted, dict) or set(fitted) != expected:
+    if not isinstance(fitted, dict) or set(fitted) - set(_OPTIONAL) != expected:
         msg = f"the attributes of a {kind.__name__} are not {sorted(expected)}"
         raise MapFileError(msg)
     for key, item in fitted.items():

@@ -245,7 +245,7 @@ def test_rows_read_through_maps_give_the_same(monkeypatch):
 
 
 def test_many_rows_are_sampled_to_choose_by(monkeypatch):
-    from mixnmatch.maps import auto
+    from mixnmatch.selection import auto
 
     monkeypatch.setattr(auto, "ROWS_TO_CHOOSE_BY", 150)
     logits, y = make_problem(600, 3, seed=12)

@@ -119,19 +119,19 @@ def test_names_and_vectors_and_progress():
 
 
 def test_default_methods_are_quick_and_the_others_are_named():
-    from mixnmatch.maps.base import read_rows
+    from mixnmatch._engine import door
     from mixnmatch.registry import REGISTRY
     from mixnmatch.selection.evaluated import build_methods, default_methods
 
     logits, y = make_problem(50, 3)
-    source = read_rows(logits, y, logits=True)
+    source = door.rows(logits, y, logits=True)
     quick, slow = default_methods(source)
     assert {"identity", "ts", "sms"} <= set(quick)
     assert {"auto", "gpc", "ensemble-beta", "matrix"} <= set(slow)
     assert list(build_methods(None, source, logits=True)) == quick
     assert set(build_methods("all", source, logits=True)) == set(REGISTRY) - {"uniform"}
     assert set(build_methods("ts", source, logits=True)) == {"ts", "identity"}
-    large = read_rows(np.zeros((100_001, 3)), np.zeros(100_001, int), logits=True)
+    large = door.rows(np.zeros((100_001, 3)), np.zeros(100_001, int), logits=True)
     assert "sms" in default_methods(large)[1]
 
 

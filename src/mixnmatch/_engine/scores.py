@@ -108,10 +108,16 @@ def shape_scores(scores: Any, *, logits: bool = False, n_classes: int | None = N
             "For the positive class of a binary problem pass a vector of shape (n,)"
         )
         raise ValueError(msg)
-    if n_classes is not None and table.n_classes != n_classes:
-        msg = f"scores have {table.n_classes} classes, but the map was fitted with {n_classes}"
-        raise ValueError(msg)
+    if n_classes is not None:
+        check_n_classes(table.n_classes, n_classes)
     return table
+
+
+def check_n_classes(found: int, fitted: int) -> None:
+    """Raise an error if scores have another number of classes than a map was fitted with."""
+    if found != fitted:
+        msg = f"scores have {found} classes, but the map was fitted with {fitted}"
+        raise ValueError(msg)
 
 
 def from_tensor(value: Any) -> Any:

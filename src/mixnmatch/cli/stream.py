@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.class_names import as_names, class_names
 from mixnmatch._files import atomic_folder, atomic_write
 from mixnmatch.cli.command import in_command_line_words
 from mixnmatch.cli.inputs import aligned, map_logits
 from mixnmatch.cli.options import Reading
 from mixnmatch.io import FileError, ScoreTable, check_output
-from mixnmatch.io.columns import as_names, class_names
 from mixnmatch.io.dataset import Batch, Dataset, Part, open_dataset, pyarrow
 
 Progress = Callable[[int, int, str], None]

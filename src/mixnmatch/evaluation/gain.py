@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine import door
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import read_scores
 from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.scores import brier_rows, means_over_rows
-from mixnmatch.maps.base import CalibrationMap, read_rows
+from mixnmatch.maps.base import CalibrationMap
 
 Floats = NDArray[np.float64]
 
@@ -149,7 +150,7 @@ def calibration_gain(
     confidence : float
         Coverage of the result's ``interval``.
     groups : array of shape (n,), optional
-        Floats of one group vary together; the standard error then is cluster-robust.
+        Rows of one group vary together; the standard error then is cluster-robust.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
@@ -185,7 +186,7 @@ def calibration_gain(
     >>> gain.exact
     True
     """
-    source = read_rows(before, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = door.rows(before, y, sample_weight, logits=logits, classes=classes, weights=weights)
     other, exact = _after(source, before, after, injective)
     means, covariance, size = means_over_rows(source.together(other), gain_rows, groups, confidence)
     return gain_from(means, covariance, 0, exact, size)
@@ -227,7 +228,7 @@ def compare_gains(
     confidence : float
         Coverage of the result's ``interval``.
     groups : array of shape (n,), optional
-        Floats of one group vary together; the standard error then is cluster-robust.
+        Rows of one group vary together; the standard error then is cluster-robust.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
@@ -245,7 +246,7 @@ def compare_gains(
     >>> round(float(compare_gains(z, softer, z, [0, 1, 1, 0])), 3)
     0.055
     """
-    source = read_rows(before, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = door.rows(before, y, sample_weight, logits=logits, classes=classes, weights=weights)
     first, exact_a = _after(source, before, after_a, injective[0])
     second, exact_b = _after(source, before, after_b, injective[1])
     means, covariance, size = means_over_rows(source.together(first, second), _comparison_rows, groups, confidence)

@@ -23,6 +23,11 @@ CLASS_BYTES: Final = 1 << 24
 CLASS_NODES: Final = 1025
 
 
+def default_notion(n_classes: int) -> str:
+    """What an error is about if nothing is said: the positive class of two, the top label of more."""
+    return "binary" if n_classes == 2 else "top-label"
+
+
 @dataclass(frozen=True)
 class Outcomes:
     """A one-dimensional calibration problem: confidences, whether what they were about happened, and frequencies."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine import door
 from mixnmatch._engine.along_rows import SHORT, picked, row_maxima, row_sums, winners
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows, refuse_dask
@@ -20,7 +21,6 @@ from mixnmatch.evaluation._means import (
     clustered_covariance,
     read_groups,
 )
-from mixnmatch.maps.base import read_rows
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ ERROR_ENTRIES = 1 << 16
 
 def brier_score(
     scores: Any,
-    y: Any,
+    y: Any = None,
     *,
     scale_by_half: bool = False,
     logits: bool = False,
@@ -58,7 +58,7 @@ def brier_score(
     sample_weight : array of shape (n,), optional
         Frequencies: a weight of k equals k repetitions in the mean; rows are the units of the standard error.
     groups : array of shape (n,), optional
-        Floats of one group (a patient, a video) vary together; the standard error then is cluster-robust.
+        Rows of one group (a patient, a video) vary together; the standard error then is cluster-robust.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
@@ -80,14 +80,14 @@ def brier_score(
     >>> float(brier_score([[0.5, 0.5], [0.0, 1.0]], [0, 1]))
     0.25
     """
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
     rows = half_brier_rows if scale_by_half else brier_rows
     return mean_over_rows(source, rows, groups, confidence)
 
 
 def log_loss(
     scores: Any,
-    y: Any,
+    y: Any = None,
     *,
     eps: float = 0.0,
     logits: bool = False,
@@ -113,7 +113,7 @@ def log_loss(
     sample_weight : array of shape (n,), optional
         Frequencies: a weight of k equals k repetitions in the mean; rows are the units of the standard error.
     groups : array of shape (n,), optional
-        Floats of one group vary together; the standard error then is cluster-robust.
+        Rows of one group vary together; the standard error then is cluster-robust.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
@@ -136,13 +136,13 @@ def log_loss(
     if not 0 <= eps < 1:
         msg = f"eps must be at least 0 and below 1, got {eps}"
         raise ValueError(msg)
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
     return mean_over_rows(source, partial(log_loss_rows, eps=eps), groups, confidence)
 
 
 def accuracy(
     scores: Any,
-    y: Any,
+    y: Any = None,
     *,
     logits: bool = False,
     sample_weight: Any = None,
@@ -164,7 +164,7 @@ def accuracy(
     sample_weight : array of shape (n,), optional
         Frequencies: a weight of k equals k repetitions in the mean; rows are the units of the standard error.
     groups : array of shape (n,), optional
-        Floats of one group vary together; the standard error then is cluster-robust.
+        Rows of one group vary together; the standard error then is cluster-robust.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
@@ -182,7 +182,7 @@ def accuracy(
     >>> float(accuracy([[0.6, 0.4], [0.1, 0.9], [0.5, 0.5]], [0, 0, 0]))
     0.6666666666666666
     """
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
     return mean_over_rows(source, accuracy_rows, groups, confidence)
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.class_names import as_names
 from mixnmatch.io.arrays import read_npy, read_npz
-from mixnmatch.io.columns import as_names, resolve_labels
+from mixnmatch.io.columns import resolve_labels
 from mixnmatch.io.files import FileError, ScoreTable, check_input, unknown_ending
 
 READABLE = (".npz", ".npy", ".csv", ".parquet")

@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch.io.columns import Columns, as_names, choose_columns
+from mixnmatch._engine.class_names import as_names
+from mixnmatch.io.columns import Columns, choose_columns
 from mixnmatch.io.files import FileError, check_input
 
 

@@ -308,8 +308,8 @@ class _Members:
 
 def _statistic(source: Rows, family: Family) -> Callable[..., Array]:
     """How the passes of one fit are made: so many of them that compiled kernels pay for being loaded early."""
-    chosen = kernels.choose(PASSES * source.n_entries, asked_backend())
-    fused = isinstance(family, LogisticFamily) and kernels.backend_name(chosen) == "numba"
+    backend = kernels.choose_backend(PASSES * source.n_entries, asked_backend())
+    fused = isinstance(family, LogisticFamily) and backend == "numba"
     return sigmoid_statistic if fused else ensemble_statistic
 
 
@@ -382,7 +382,7 @@ def sigmoid_statistic(kept: SharedParts, members: _Members, packed: Array) -> Ar
     theta, w = members.unpack(packed)
     beta = theta.shape[1] == 3
     full = theta if beta else theta[:, [0, 0, 1]]
-    compiled = kernels.choose(0, "numba")
+    compiled = kernels.load("numba")
     rows = compiled.sigmoid_mixture_rows(kept.log_p, kept.log_not, kept.p, kept.y, full, w, members.loss)
     found = rows @ kept.weight
     in_theta = found[1 : 1 + full.size].reshape(full.shape)

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
 from mixnmatch._files import atomic_write
 from mixnmatch._version import __version__
-from mixnmatch.maps.base import read_rows
 from mixnmatch.report import judged, words
 from mixnmatch.report.data import ReportData, Reproduction
 from mixnmatch.selection.comparison import Comparison, compare
@@ -168,7 +168,7 @@ def build_report(
     >>> data.n_classes, sorted(result.name for result in data.comparison.results)
     (10, ['ets', 'identity', 'ts'])
     """
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
     held_out = None if evaluation is None else read_evaluation(evaluation, source, logits=logits)
     chosen = judged.choose(method, source, logits=logits)
     step = _steps(progress)

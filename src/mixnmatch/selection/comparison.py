@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from mixnmatch._engine import door
 from mixnmatch._engine.folds import check_folds, fold_of
 from mixnmatch._engine.rows import Rows
 from mixnmatch.evaluation._means import MeanEstimate, check_confidence
 from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.evaluation.result import CalibrationError
-from mixnmatch.maps.base import CalibrationMap, read_rows
+from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.selection.evaluated import (
     EvaluationSet,
@@ -258,7 +259,7 @@ def compare(
     """
     check_confidence(confidence)
     check_folds(cv)
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes)
+    source = door.rows(scores, y, sample_weight, logits=logits, classes=classes)
     held_out = None
     if evaluation is not None:
         held_out = read_evaluation(evaluation, source, logits=logits)

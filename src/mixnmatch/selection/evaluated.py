@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch.evaluation._means import MeanEstimate, Moments
 from mixnmatch.evaluation.gain import CalibrationGain
-from mixnmatch.maps.base import CalibrationMap, read_rows
+from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 
 Methods = Sequence[Any] | Mapping[str, Any]
@@ -27,7 +28,7 @@ def read_evaluation(evaluation: tuple[Any, ...], source: Rows, *, logits: bool) 
     if not isinstance(evaluation, tuple | list) or len(evaluation) not in (2, 3):
         msg = "evaluation must be a pair (scores, y), or (scores, y, sample_weight)"
         raise ValueError(msg)
-    other = read_rows(*evaluation, logits=logits, classes=source.classes)
+    other = door.rows(*evaluation, logits=logits, classes=source.classes)
     if other.n_classes != source.n_classes:
         msg = f"scores have {source.n_classes} classes, those to evaluate on {other.n_classes}"
         raise ValueError(msg)

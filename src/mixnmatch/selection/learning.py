@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
-from mixnmatch.maps.base import CalibrationMap, read_rows
+from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.selection.evaluated import EvaluationSet, Methods, build_methods, read_evaluation
 from mixnmatch.selection.text import table
@@ -240,7 +241,7 @@ def learning_curve(
     True
     """
     _check(repetitions, sizes)
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes)
+    source = door.rows(scores, y, sample_weight, logits=logits, classes=classes)
     other = None if evaluation is None else read_evaluation(evaluation, source, logits=logits)
     maps = build_methods(DEFAULT_METHODS if methods is None else methods, source, logits=logits)
     usable = EvaluationSet.of(source).index

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
 from mixnmatch.evaluation.result import CalibrationError
-from mixnmatch.maps.base import read_rows
 from mixnmatch.selection.comparison import Comparison, compare
 from mixnmatch.selection.learning import LearningCurve, learning_curve
 
@@ -172,7 +172,7 @@ def recommend(
     """
     from mixnmatch.evaluation.error import calibration_error
 
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes)
+    source = door.rows(scores, y, sample_weight, logits=logits, classes=classes)
     common: dict[str, Any] = {"logits": logits, "sample_weight": sample_weight, "classes": classes}
     steps = _Steps(progress, len(_methods(preserve_accuracy)) + 2)
     steps.now("calibration error")
