@@ -261,5 +261,5 @@ def _finish(ax: Any, below: Any, curves: Sequence[ReliabilityCurve], *, legend: 
 def _takes_logits(fitted: Any) -> bool:
     """Whether a map, or the first of a composition, was made for logits."""
     if isinstance(fitted, CalibrationMap):
-        return bool(fitted._input_settings()["logits"])
+        return fitted.takes_logits
     return bool(getattr(fitted, "logits", False))

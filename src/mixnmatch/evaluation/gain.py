@@ -287,7 +287,7 @@ def gain_from(means: Floats, covariance: Floats, at: int, exact: bool | None, si
 def _after(source: Rows, before: Any, after: Any, injective: bool | None) -> tuple[Rows, bool | None]:
     """The rows after the map, and whether it is injective."""
     if isinstance(after, CalibrationMap):
-        if bool(after._input_settings()["logits"]) != source.scores.logits:
+        if after.takes_logits != source.scores.logits:
             msg = "the map and the scores disagree: one of them was given with logits=True, the other without"
             raise ValueError(msg)
         return source.through(after), bool(after.injective) if injective is None else injective

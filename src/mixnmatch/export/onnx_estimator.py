@@ -45,7 +45,7 @@ def _calibrated(fitted: Any, estimator: Any, map_: CalibrationMap | None, X: Any
         msg = "a classifier (of a fold) that has not seen all classes cannot be exported: use fewer folds, or more rows"
         raise ValueError(msg)
     logits = fitted._score_method(estimator) == "decision_function"
-    if logits != bool(map_._input_settings()["logits"]):
+    if logits != map_.takes_logits:
         msg = f"a {type(map_).__name__} that does not take the scores of the classifier as they are cannot be exported"
         raise ValueError(msg)
     model = _converted(estimator, X, logits)
