@@ -42,9 +42,7 @@ class Case:
 
 
 @st.composite
-def cases(
-    draw: Any, n_classes: int | None = None, *, logits: bool | None = None, max_rows: int = 40
-) -> Case:
+def cases(draw: Any, n_classes: int | None = None, *, logits: bool | None = None, max_rows: int = 40) -> Case:
     """Scores, labels and weights; most are usable, and many are odd in one way or another.
 
     Without ``logits`` scores are of either kind.

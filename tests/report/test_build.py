@@ -106,7 +106,9 @@ def test_every_expression_for_logits_and_for_probabilities(name):
     for scores, given in ((logits, True), (softmax(logits), False)):
         written_for_other = expression(name).for_input(logits=not given)
         held_out = (scores[60:], y[60:])
-        report = build_report(scores[:60], y[:60], evaluation=held_out, method=written_for_other, methods=[], logits=given)
+        report = build_report(
+            scores[:60], y[:60], evaluation=held_out, method=written_for_other, methods=[], logits=given
+        )
         after = expression(name).for_input(logits=given).fit(scores[:60], y[:60]).predict_proba(scores[60:])
         assert float(report.after.nll) == pytest.approx(float(log_loss(after, y[60:])), rel=1e-12)
         assert "logits" not in report.method
