@@ -254,10 +254,9 @@ def cluster_inference(
     Notes
     -----
     The test flips the signs of the residuals of whole clusters (wild bootstrap), which keeps what happens within a
-    cluster.
-    The interval resamples clusters with replacement: quantiles of the resampled statistic around its mean are put around
-    the noise-corrected estimate; the lower end is 0 unless the test rejects. With few clusters (below about 20) both are
-    rough.
+    cluster. The interval resamples clusters with replacement: quantiles of the resampled statistic around its mean are
+    put around the noise-corrected estimate; the lower end is 0 unless the test rejects. With few clusters (below about
+    20) both are rough.
     """
     if norm == "max":
         msg = 'clusters are for norm 1 and 2; for "max" leave them out'
