@@ -200,10 +200,18 @@ def test_weights_reach_the_last_step_of_a_pipeline(blobs, wrap):
     np.testing.assert_array_equal(seen[1], weight)
 
 
-def test_weights_that_an_estimator_cannot_take_are_said(blobs):
-    X, _, y, _ = blobs
+@pytest.mark.parametrize("routing", [False, True])
+def test_weights_that_an_estimator_cannot_take_are_said(blobs, routing):
+    with sklearn.config_context(enable_metadata_routing=routing):
+        weights_are_missed(*blobs)
+
+
+def weights_are_missed(X, _, y, __):
     weight = np.ones(len(y))
-    for estimator in (KNeighborsClassifier(), make_pipeline(StandardScaler(), KNeighborsClassifier())):
+    scaler = StandardScaler()
+    if sklearn.get_config()["enable_metadata_routing"]:
+        scaler.set_fit_request(sample_weight=False)
+    for estimator in (KNeighborsClassifier(), make_pipeline(scaler, KNeighborsClassifier())):
         with pytest.warns(UserWarning, match="KNeighborsClassifier does not take sample_weight") as caught:
             CalibratedClassifier(estimator, map="ts").fit(X, y, weight)
         assert caught[0].filename == __file__

@@ -157,23 +157,22 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
     def _routed(self, estimator: Any, weight: Any, fit_params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """What goes to the estimator's ``fit`` and what to the splitter's ``split``."""
+        name = weight_parameter(estimator)
+        if weight is not None and name is None and not isinstance(estimator, FrozenEstimator):
+            last = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
+            msg = (
+                f"{type(last).__name__} does not take sample_weight: the weights are used to fit the calibration map "
+                "only, and the calibrated probabilities are likely to be wrong"
+            )
+            warnings.warn(msg, UserWarning, stacklevel=3)
         if _routing_enabled():
             given = fit_params if weight is None else {"sample_weight": weight, **fit_params}
             routed = process_routing(self, "fit", **given)
             return dict(routed.estimator.fit), dict(routed.splitter.split)
         for_fit = dict(fit_params)
         for_split = {"groups": for_fit.pop("groups")} if "groups" in for_fit else {}
-        if weight is not None and not isinstance(estimator, FrozenEstimator):
-            name = weight_parameter(estimator)
-            if name is None:
-                last = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
-                msg = (
-                    f"{type(last).__name__} does not take sample_weight: the weights are used to fit the calibration "
-                    "map only, and the calibrated probabilities are likely to be wrong"
-                )
-                warnings.warn(msg, UserWarning, stacklevel=3)
-            else:
-                for_fit.setdefault(name, weight)
+        if weight is not None and name is not None:
+            for_fit.setdefault(name, weight)
         return for_fit, for_split
 
     def get_metadata_routing(self) -> MetadataRouter:

@@ -14,7 +14,7 @@ from mixnmatch._engine.rows import Rows
 FEW_CLUSTERS = 20
 
 
-def read_clusters(source: Rows, clusters: Any, groups: Any = None) -> NDArray[np.intp] | None:
+def read_clusters(source: Rows, clusters: Any, groups: Any = None) -> Any:
     """Number the clusters of the samples 0, 1, ...; ``groups`` is their former name.
 
     For public functions, which warnings point to the callers of. Clusters of a Dask table come back as they are: what
@@ -32,7 +32,7 @@ def read_clusters(source: Rows, clusters: Any, groups: Any = None) -> NDArray[np
     if names.shape != (source.n_rows,):
         msg = f"clusters must have shape ({source.n_rows},), one for each sample, got {names.shape}"
         raise ValueError(msg)
-    codes = np.unique(names, return_inverse=True)[1].reshape(-1).astype(np.intp)
+    codes: NDArray[np.intp] = np.unique(names, return_inverse=True)[1].reshape(-1).astype(np.intp)
     counted = len(np.unique(codes if source.weight is None else codes[source.weight > 0]))
     if counted == 1:
         msg = "all samples are in one cluster, so nothing is known of how clusters vary: leave clusters out"
