@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris, make_classification
+from sklearn.ensemble import BaggingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, NuSVC
+from sklearn.svm import SVC, LinearSVC, NuSVC
 
 from mixnmatch._estimators import class_names, codes_of, is_pairwise, scores_of, softmax, weight_parameter
 
@@ -43,6 +44,19 @@ def test_pairs_are_found_inside(wrap):
     inside.fit(X, y)
     assert is_pairwise(estimator)
     assert (scores_of(estimator, X)[0].argmax(axis=1) == y).mean() > 0.9
+
+
+def test_pairs_that_three_columns_may_hide():
+    """Averages of pairwise margins have three columns for three classes, as scores of the classes have."""
+    X, y = load_iris(return_X_y=True)
+    bag = BaggingClassifier(LinearSVC(), n_estimators=3, random_state=0).fit(X, y)
+    assert scores_of(bag, X)[1]
+    hidden = BaggingClassifier(SVC(decision_function_shape="ovo"), n_estimators=3, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="may compare pairs"):
+        scores_of(hidden, X, method="decision_function")
+    scores, logits = scores_of(hidden, X)
+    assert not logits
+    np.testing.assert_array_equal(scores, hidden.predict_proba(X))
 
 
 def test_two_classes_have_one_margin():

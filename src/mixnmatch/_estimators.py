@@ -62,18 +62,30 @@ def scores_of(estimator: Any, X: Any, *, method: str | None = None, prefer: str 
     elif n_classes > 2 and use == LOGITS and is_pairwise(estimator):
         scores = _votes(scores, n_classes)
     width = 2 if scores.ndim == 1 else scores.shape[1]
-    if width == n_classes:
+    if width == n_classes and not (use == LOGITS and n_classes == 3 and _may_be_pairwise(estimator)):
         return scores, use == LOGITS
     if method is None and use == LOGITS and hasattr(estimator, PROBABILITIES):
         return scores_of(estimator, X, method=PROBABILITIES)
+    of = f"{use} of {type(estimator).__name__}"
+    if width == n_classes:
+        msg = f"{of} may compare pairs of classes, which three columns do not show; set decision_function_shape='ovr'"
+        raise ValueError(msg)
     hint = "; if it compares pairs of classes, set decision_function_shape='ovr'" if use == LOGITS else ""
-    msg = f"{use} of {type(estimator).__name__} gives {width} columns for {n_classes} classes{hint}"
+    msg = f"{of} gives {width} columns for {n_classes} classes{hint}"
     raise ValueError(msg)
 
 
 def is_pairwise(estimator: Any) -> bool:
     """Whether the decision function of a classifier has a column for each pair of classes."""
     return getattr(_innermost(estimator), "decision_function_shape", None) == "ovo"
+
+
+def _may_be_pairwise(estimator: Any) -> bool:
+    """Whether a classifier somewhere inside is pairwise, and nothing is known of what becomes of its scores."""
+    if is_pairwise(estimator) or not hasattr(estimator, "get_params"):
+        return False
+    params = estimator.get_params(deep=True)
+    return any(key.endswith("__decision_function_shape") and value == "ovo" for key, value in params.items())
 
 
 def _innermost(estimator: Any) -> Any:
