@@ -161,6 +161,29 @@ def calibrator(name: str, *, logits: bool = False, classes: Any = None, **option
     return entry.build(common, options)
 
 
+def default_method(n_classes: int) -> str:
+    """Return the short name of the map that is used where none is asked for.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes.
+
+    Returns
+    -------
+    str
+        For two classes a map with an intercept, which can move the mean probability to the base rate even if the
+        predicted classes then change: a classifier of rare positives needs that. For more classes one that keeps the
+        predicted classes.
+
+    Examples
+    --------
+    >>> default_method(2), default_method(10)
+    ('beta', 'ets')
+    """
+    return "beta" if n_classes == 2 else "ets"
+
+
 @dataclass(frozen=True)
 class Description:
     """A line about a short name."""

@@ -181,7 +181,7 @@ def _as_text(table: ScoreTable, sides: dict[str, Side], gain: Any, map_file: Pat
     rows = [
         _row("accuracy", [side.measured.accuracy for side in sides.values()], display.percent),
         _row("log loss", [side.measured.log_loss for side in sides.values()], display.number),
-        _row("Brier score", [side.measured.brier_score for side in sides.values()], display.number),
+        _row("Brier score (sum over classes)", [side.measured.brier_score for side in sides.values()], display.number),
         _row("calibration error", [side.error for side in sides.values()], _error_text(first)),
     ]
     if gain is not None:

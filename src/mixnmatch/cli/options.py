@@ -112,11 +112,11 @@ class Reading:
         What the file leaves open is as in ``like``: a map that is to be applied, or a table that was read before.
         """
         from mixnmatch.cli.display import reporting
-        from mixnmatch.cli.inputs import map_logits, names_of, read_checked
+        from mixnmatch.cli.inputs import names_of, read_checked
 
         known: dict[str, Any] = {}
         if hasattr(like, "predict_proba"):
-            known = {"logits": map_logits(like), "classes": like.classes_}
+            known = {"logits": like.takes_logits, "classes": like.classes_}
         elif like is not None:
             known = {"logits": like.logits, "classes": names_of(like)}
         with reporting("Reading") as progress:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.class_names import as_names, class_names
 from mixnmatch._files import atomic_folder, atomic_write
 from mixnmatch.cli.command import in_command_line_words
-from mixnmatch.cli.inputs import aligned, map_logits
+from mixnmatch.cli.inputs import aligned
 from mixnmatch.cli.options import Reading
 from mixnmatch.io import FileError, ScoreTable, check_output
 from mixnmatch.io.dataset import Batch, Dataset, Part, open_dataset, pyarrow
@@ -57,7 +57,7 @@ class Application:
         if reading.labels is not None:
             raise FileError(scores, "--labels is for scores in .npy; this file holds its labels itself")
         self.map = map_
-        self.logits = map_logits(map_) if reading.logits is None else reading.logits
+        self.logits = map_.takes_logits if reading.logits is None else reading.logits
         self.progress = progress
         self.done = 0
         self.dataset: Dataset = open_dataset(

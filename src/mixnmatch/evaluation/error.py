@@ -14,6 +14,7 @@ from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch._engine.scores import Scores
 from mixnmatch.evaluation import inference, notion
 from mixnmatch.evaluation._binning import Floats, Grid
+from mixnmatch.evaluation._clusters import read_clusters
 from mixnmatch.evaluation._means import check_confidence
 from mixnmatch.evaluation._sums import (
     BinnedOutcomes,
@@ -189,11 +190,12 @@ def calibration_error(
     kernel: str | None = None,
     average: str = "mean",
     interval: bool = False,
-    groups: Any = None,
+    clusters: Any = None,
     confidence: float = 0.95,
     weights: str = "frequency",
     classes: Any = None,
     random_state: int | np.random.Generator | None = None,
+    groups: Any = None,
 ) -> CalibrationError:
     r"""Calibration error of a classifier.
 
@@ -221,14 +223,17 @@ def calibration_error(
         Weights of the classes in the class-wise notion.
     interval : bool
         Whether to find a confidence interval and to test "it is calibrated".
-    groups : array of shape (n,), optional
-        Rows of the same group depend on each other: intervals and tests resample groups. Top-label and binary only.
+    clusters : array of shape (n,), optional
+        Samples of the same cluster (a patient, a video) depend on each other: intervals and tests resample clusters.
+        Top-label and binary only. Below 20 clusters there is a warning, a single one is refused.
     confidence : float
         Confidence of the interval.
     sample_weight, weights
         Weights are frequencies, or with ``weights="importance"`` importances.
     random_state : int or Generator, optional
         For resampling; intervals are reproducible with the default too.
+    groups : array of shape (n,), optional
+        Former name of ``clusters``; it warns.
 
     Returns
     -------
@@ -251,13 +256,14 @@ def calibration_error(
     """
     source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
     check_confidence(confidence)
+    clusters = read_clusters(source, clusters, groups)
     chosen = _build(estimator, bins=bins, binning=binning, bandwidth=bandwidth, kernel=kernel)
     metric = CalibrationMetric(chosen, notion, chosen.norms[0] if norm is None else norm, average)
     metric = metric.for_classes(source.n_classes)
     value, per_class, sums = metric.of_source(source)
     ends, p_value = None, None
     if interval:
-        ends, p_value = _infer(metric, value, source, sums, groups, confidence, _generator(random_state))
+        ends, p_value = _infer(metric, value, source, sums, clusters, confidence, _generator(random_state))
     return result_of(
         metric,
         value,
@@ -337,15 +343,15 @@ def _infer(
     value: float,
     source: Rows,
     sums: ErrorSums | None,
-    groups: Any,
+    clusters: Any,
     confidence: float,
     rng: np.random.Generator,
 ) -> tuple[tuple[float, float] | None, float | None]:
     one_dimensional = metric.notion in ("top-label", "binary")
     outcomes: Outcomes | BinnedOutcomes
     if source.on_dask:
-        on_grid = sums is not None and isinstance(sums.bins, Grid) and one_dimensional and groups is None
-        instead = 'kernel estimators and "smooth" have one for the top label and for two classes, without groups'
+        on_grid = sums is not None and isinstance(sums.bins, Grid) and one_dimensional and clusters is None
+        instead = 'kernel estimators and "smooth" have one for the top label and for two classes, without clusters'
         if not on_grid:
             refuse_dask(source, "this interval resamples rows", instead)
         assert sums is not None
@@ -353,15 +359,13 @@ def _infer(
     elif one_dimensional:
         outcomes = metric.outcomes(source.scores, source.labels, source.weight)
     if one_dimensional:
-        if groups is not None:
+        if clusters is not None:
             assert isinstance(outcomes, Outcomes)
-            p_value, ends = inference.cluster_inference(
-                outcomes, _read_groups(groups, source.n_rows), metric.norm, rng, confidence=confidence
-            )
+            p_value, ends = inference.cluster_inference(outcomes, clusters, metric.norm, rng, confidence=confidence)
             return ends, p_value
         return infer_one_dimensional(metric, outcomes, rng, confidence)
-    if groups is not None:
-        msg = f'groups are for the notions "top-label" and "binary", got {metric.notion!r}'
+    if clusters is not None:
+        msg = f'clusters are for the notions "top-label" and "binary", got {metric.notion!r}'
         raise ValueError(msg)
     scores, labels, weight = source.scores, source.labels, source.weight
     if isinstance(metric.estimator, KernelCalibration):
@@ -407,11 +411,3 @@ def _resample_rows(
         drawn.append(metric.evaluate(scores, labels, own * times)[0])
     p_value = inference.rank_p_value(value, np.asarray(null))
     return inference.bootstrap_interval(value, np.asarray(drawn), p_value, confidence=confidence), p_value
-
-
-def _read_groups(groups: Any, n_rows: int) -> NDArray[Any]:
-    values = np.asarray(groups)
-    if values.shape != (n_rows,):
-        msg = f"groups must have shape ({n_rows},), got {values.shape}"
-        raise ValueError(msg)
-    return values

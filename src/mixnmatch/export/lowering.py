@@ -93,7 +93,7 @@ def lowered(fitted: CalibrationMap, *, precision: str = "double") -> Graph:
     """The graph of a fitted map: from scores, n x L, to what ``predict_proba`` returns for them."""
     check_is_fitted(fitted, "n_classes_")
     graph = Graph(precision)
-    logits = fitted._input_settings()["logits"]
+    logits = fitted.takes_logits
     given = graph.add("input", kind=GIVEN, detail="logits" if logits else "probabilities")
     form = GivenLogits if logits else GivenProbabilities
     made = lower(fitted, form(given.real(), fitted.n_classes_))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from mixnmatch._engine import door, kernels
@@ -116,13 +116,48 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
             return self.fit(rows.scores, rows.labels, rows.weight)
 
     def _check_form(self, given: Rows) -> None:
-        if given.scores.logits != self._input_settings()["logits"]:
+        if given.scores.logits != self.takes_logits:
             made = "probabilities" if given.scores.logits else "logits"
             msg = (
                 f"these Rows hold {given.form}, but the map was made for {made}: "
                 f"make it with logits={given.scores.logits}"
             )
             raise ValueError(msg)
+
+    @property
+    def takes_logits(self) -> bool:
+        """Whether the scores given to ``fit`` and ``predict_proba`` are logits rather than probabilities."""
+        return bool(self._input_settings()["logits"])
+
+    def for_input(
+        self, *, logits: bool | None = None, classes: Any = None, weights: str | None = None
+    ) -> CalibrationMap:
+        """Return an unfitted copy of the map for other input.
+
+        Parameters
+        ----------
+        logits : bool, optional
+            Whether the scores will be logits.
+        classes : sequence, optional
+            Names of the columns.
+        weights : {"frequency", "importance"}, optional
+            What sample weights mean. As for the other two, None leaves the setting as it is.
+
+        Returns
+        -------
+        CalibrationMap
+            A copy with these settings. A map of your own without such parameters comes back after an ``Identity`` that
+            has them.
+        """
+        asked = {"logits": logits, "classes": classes, "weights": weights}
+        given = {name: value for name, value in asked.items() if value is not None}
+        copy: CalibrationMap = clone(self)
+        if given.keys() <= copy.get_params(deep=False).keys():
+            copy.set_params(**given)
+            return copy
+        from mixnmatch.maps.trivial import Identity
+
+        return Identity(**given) >> copy
 
     def _input_settings(self) -> dict[str, Any]:
         return {

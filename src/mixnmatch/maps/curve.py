@@ -175,7 +175,7 @@ def _entry(fitted: Any, z: Array, n_classes: int, column: int) -> Array:
     rows = _cut(z, n_classes, column)
     if isinstance(fitted, OneVsAll) and n_classes > 2:
         return np.asarray(fitted.map_._transform_columns(_block(rows), "each")[:, column])
-    logits = calibration_map(fitted)._input_settings()["logits"]
+    logits = calibration_map(fitted).takes_logits
     return np.asarray(fitted.predict_proba(np.log(rows) if logits else rows)[:, column], dtype=np.float64)
 
 

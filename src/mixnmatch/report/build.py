@@ -348,6 +348,7 @@ def _reproduction(
     notes = (
         "Calibration error: residual kernel estimate, first power; interval and p-value by resampling.",
         f"Reliability: residual kernel smoothing, 95% pointwise band; {judged.BINS} equal bins with Wilson intervals.",
+        "Brier score: squared error summed over classes; with two classes, twice the number of scikit-learn.",
         "Calibration gain: reduction of the Brier score, with a Student t interval over rows.",
         f"Single classes: {judged.CLASS_RESAMPLES} resamples for each p-value.",
     )

@@ -141,10 +141,13 @@ def choose(method: Any, source: Rows, *, logits: bool) -> Chosen:
     given = calibration_map(method)
     name = _name(method)
     fitted = given is method and hasattr(given, "n_classes_")
-    if given is method and bool(getattr(given, "logits", False)) != logits:
-        msg = "the map and the scores disagree: one of them was given with logits=True, the other without"
+    if not fitted:
+        return Chosen(name, "", given.for_input(logits=logits, classes=source.classes), False)
+    if given.takes_logits != logits:
+        have, want = ("logits", "probabilities") if logits else ("probabilities", "logits")
+        msg = f"the scores are {have}, but the map was fitted on {want}; pass scores as the map takes them"
         raise ValueError(msg)
-    return Chosen(name, "the fitted map that was given" if fitted else "", given, fitted)
+    return Chosen(name, "the fitted map that was given", given, True)
 
 
 def _name(map_: Any) -> str:

@@ -123,7 +123,7 @@ def _verdict(data: ReportData) -> str:
     cards = [
         _card("Calibration error", percent, before.error, after.error),
         _card("Log loss", _three, before.nll, after.nll),
-        _card("Brier score", _three, before.brier, after.brier),
+        _card("Brier score (sum over classes)", _three, before.brier, after.brier),
         _card("Accuracy", percent, before.accuracy, after.accuracy),
     ]
     what = "the scores as they are" if data.method == "identity" else f"after {escape(data.method)}"
