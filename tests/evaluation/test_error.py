@@ -205,7 +205,7 @@ def test_refusals(table):
     with pytest.raises(ValueError, match="confidence"):
         calibration_error(p, y, confidence=95)
     with pytest.raises(ValueError, match="canonical notion only"):
-        calibration_error(p, y, estimator="dirichlet")
+        calibration_error(p, y, estimator="dirichlet", notion="top-label")
     with pytest.raises(ValueError, match="does not know the canonical"):
         CalibrationMetric(Sweep(), "canonical")
     with pytest.raises(ValueError, match="noise-corrected"):

@@ -49,13 +49,12 @@ def test_calibrated_scores_hardly_ever_warn(n, n_classes):
     assert warned <= 1
 
 
+@ALWAYS
 def test_weights_count_as_repetitions():
     p, y = undersampled(3000)
     with pytest.warns(CalibrationWarning, match="mean probability") as seen:
-        warnings.simplefilter("always")
         calibrator("ts").fit(p, y, np.full(3000, 2.0))
     with pytest.warns(CalibrationWarning, match="mean probability") as again:
-        warnings.simplefilter("always")
         calibrator("ts").fit(np.repeat(p, 2), np.repeat(y, 2))
     assert str(seen[0].message) == str(again[0].message)
 

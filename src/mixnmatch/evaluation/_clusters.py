@@ -15,7 +15,7 @@ FEW_CLUSTERS = 20
 
 
 def read_clusters(source: Rows, clusters: Any, groups: Any = None) -> Any:
-    """Number the clusters of the samples 0, 1, ...; ``groups`` is their former name.
+    """Number the clusters of the samples 0, 1, ...: those given, or those of the rows; ``groups`` is a former name.
 
     For public functions, which warnings point to the callers of. Clusters of a Dask table come back as they are: what
     needs them refuses such tables.
@@ -26,6 +26,8 @@ def read_clusters(source: Rows, clusters: Any, groups: Any = None) -> Any:
             raise ValueError(msg)
         warnings.warn("groups= is now called clusters=, and will be removed", FutureWarning, stacklevel=3)
         clusters = groups
+    if clusters is None:
+        clusters = source.clusters
     if clusters is None or source.on_dask:
         return clusters
     names = np.asarray(clusters)

@@ -363,7 +363,8 @@ def _infer(
             assert isinstance(outcomes, Outcomes)
             p_value, ends = inference.cluster_inference(outcomes, clusters, metric.norm, rng, confidence=confidence)
             return ends, p_value
-        return infer_one_dimensional(metric, outcomes, rng, confidence)
+        counted = outcomes.counted() if isinstance(outcomes, Outcomes) else outcomes
+        return infer_one_dimensional(metric, counted, rng, confidence)
     if clusters is not None:
         msg = f'clusters are for the notions "top-label" and "binary", got {metric.notion!r}'
         raise ValueError(msg)

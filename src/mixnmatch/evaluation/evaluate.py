@@ -13,7 +13,8 @@ from mixnmatch._engine import door
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch.evaluation import error as errors
-from mixnmatch.evaluation._means import MeanEstimate, Moments, check_confidence, clustered_covariance, read_groups
+from mixnmatch.evaluation._clusters import read_clusters
+from mixnmatch.evaluation._means import MeanEstimate, Moments, check_confidence, clustered_covariance
 from mixnmatch.evaluation._sums import ErrorSums, error_statistic, why_not_sums
 from mixnmatch.evaluation.error import CalibrationMetric
 from mixnmatch.evaluation.estimators import Estimator, GridEstimator, estimator
@@ -216,7 +217,7 @@ class _Asked:
 
 
 def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation:
-    clusters = None if tables.clusters is None else read_groups(tables.clusters, tables.n_rows)
+    clusters = read_clusters(tables, None)
     sides = [tables, *tables.beside]
     found = tables.total(_sides_statistic, asked, not tables.on_dask, clusters is not None)
     moments, collected, values = found[0], found[1:-1], found[-1]

@@ -41,6 +41,13 @@ class Outcomes:
         """Number of samples, the sum of the weights."""
         return float(len(self.z)) if self.weight is None else float(self.weight.sum())
 
+    def counted(self) -> Outcomes:
+        """The same without samples of weight 0, which say nothing."""
+        if self.weight is None or self.weight.all():
+            return self
+        kept = self.weight > 0
+        return Outcomes(self.z[kept], self.y[kept], self.weight[kept])
+
 
 def probabilities(scores: Scores, rows: slice = slice(None)) -> Floats:
     """Rows of a checked table as float64 probabilities that sum to 1 (n x L, for a vector of scores n x 2)."""

@@ -24,7 +24,7 @@ from mixnmatch.evaluation._problem import Problem, choose_problem
 from mixnmatch.evaluation.error import CalibrationMetric
 from mixnmatch.evaluation.histogram import count_bins
 from mixnmatch.evaluation.kde import Smoother, fit_grid, rule_of_thumb
-from mixnmatch.evaluation.notion import CLASS_BYTES, Outcomes, class_grid_statistic
+from mixnmatch.evaluation.notion import CLASS_BYTES, class_grid_statistic
 
 __all__ = ["ReliabilityCurve", "reliability_curve", "worst_classes"]
 
@@ -219,7 +219,7 @@ def reliability_curve(
     problem = choose_problem(source, notion, label)
     if source.on_dask:
         return _curve_of_sums(source, problem, kind, wanted, (bandwidth, kernel), (bins, binning, closed))
-    outcomes = _with_weight(problem.outcomes(source))
+    outcomes = problem.outcomes(source).counted()
     grid = bin_linearly(outcomes.z, outcomes.y, outcomes.weight)
     weight_squares = float(len(outcomes.z)) if outcomes.weight is None else float(outcomes.weight @ outcomes.weight)
     inflation = weight_squares / outcomes.n
@@ -323,15 +323,6 @@ def worst_classes(
     # Errors that differ by rounding only are tied, and ties go by the order of the classes.
     order = np.argsort(-np.round(errors, 12), kind="stable")
     return [(names[k].item(), float(np.round(errors[k], 15))) for k in order[:n]]
-
-
-def _with_weight(outcomes: Outcomes) -> Outcomes:
-    """Without the rows of weight 0, which say nothing."""
-    weight = outcomes.weight
-    if weight is None or weight.all():
-        return outcomes
-    kept = weight > 0
-    return Outcomes(outcomes.z[kept], outcomes.y[kept], weight[kept])
 
 
 def _density(grid: Grid) -> tuple[Floats, Floats]:

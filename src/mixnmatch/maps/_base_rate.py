@@ -21,14 +21,16 @@ LEVEL = 0.001
 SHARE = 0.2
 
 
-def warn_of_one_class(given: Rows) -> None:
-    """Warn if all samples are of one class: a map can then only learn to predict it."""
+def warn_of_one_class(given: Rows) -> bool:
+    """Warn if all samples are of one class, and say whether they are: a map can then only learn to predict it."""
     present = np.flatnonzero(given.class_weights() > 0)
-    if len(present) == 1:
-        assert given.classes is not None
-        name = given.classes[present[0]].item()
-        msg = f"all labels are of class {name!r}: nothing can be learned about the other classes"
-        warnings.warn(msg, CalibrationWarning, stacklevel=3)
+    if len(present) > 1:
+        return False
+    assert given.classes is not None
+    name = given.classes[present[0]].item()
+    msg = f"all labels are of class {name!r}: nothing can be learned about the other classes"
+    warnings.warn(msg, CalibrationWarning, stacklevel=3)
+    return True
 
 
 def warn_of_base_rate(fitted: Any, given: Rows) -> None:

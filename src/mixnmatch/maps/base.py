@@ -90,11 +90,11 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
             If all labels are of one class, or if the calibrated probabilities miss the class frequencies by more than
             chance.
         """
+        if isinstance(scores, Rows):
+            self._check_form(scores)
         given = door.labelled(door.rows(scores, y, sample_weight, positive=positive, **self._input_settings()))
-        self._check_form(given)
         fitted = self._fit_source(given)
-        warn_of_one_class(given)
-        if self._follows_base_rate:
+        if not warn_of_one_class(given) and self._follows_base_rate:
             warn_of_base_rate(fitted, given)
         return fitted
 
