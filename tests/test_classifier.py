@@ -353,7 +353,7 @@ def test_one_class_is_refused(blobs):
         CalibratedClassifier(fitted).fit(X[y == "cat"], y[y == "cat"])
     order = np.argsort(y)
     folds = [(order[100:], order[:100]), (order[:-100], order[-100:])]
-    with pytest.warns(UserWarning, match=r"samples of one class, '(ant|cat)'"):
+    with pytest.warns(UserWarning, match=r"all labels are of class '(ant|cat)'"):
         CalibratedClassifier(GaussianNB(), cv=folds, ensemble=True).fit(X, y)
 
 

@@ -216,13 +216,6 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
     def _fit_map(self, scores: NDArray[Any], logits: bool, data: _Data, rows: NDArray[np.intp]) -> CalibrationMap:
         names = class_names(data.classes)
-        seen = np.unique(data.codes[rows])
-        if len(seen) == 1:
-            msg = (
-                f"a map is fitted on samples of one class, {names.tolist()[seen[0]]!r}, and can only learn that class; "
-                "use ensemble=False, fewer folds or a splitter that puts all classes into each fold"
-            )
-            warnings.warn(msg, UserWarning, stacklevel=4)
         wanted = default_method(len(names)) if self.map is None else self.map
         made = calibrator(wanted) if isinstance(wanted, str) else calibration_map(wanted)
         weight = None if data.weight is None else data.weight[rows]

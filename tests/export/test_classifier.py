@@ -83,7 +83,7 @@ def test_what_cannot_be_converted_is_named_and_nothing_is_written(tmp_path):
     rows = np.arange(20) < 18
     labels = np.where(rows, np.arange(20) % 2, 2)  # a class with two rows
     few = CalibratedClassifier(GaussianNB(), cv=[(np.arange(18), np.arange(18, 20))], ensemble=True)
-    with pytest.warns(UserWarning, match="samples of one class, 2"):
+    with pytest.warns(UserWarning, match="all labels are of class 2"):
         few.fit(X[:20], labels)
     with pytest.raises(ValueError, match="has not seen all classes"):
         few.to_onnx(path, X)
