@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 from mixnmatch.maps.base import BinaryMap, CalibrationMap
@@ -26,6 +27,7 @@ from mixnmatch.maps.scaling import (
     StructuredVectorScaling,
     VectorScaling,
 )
+from mixnmatch.maps.shrunken import ShrunkenBetaScaling, ShrunkenPlattScaling
 from mixnmatch.maps.temperature import TemperatureScaling
 from mixnmatch.maps.trivial import Identity, Uniform
 from mixnmatch.selection.auto import Auto
@@ -60,10 +62,11 @@ def _parted(options: Options, *outer: str) -> tuple[Options, Options]:
     return {k: v for k, v in options.items() if k in outer}, {k: v for k, v in options.items() if k not in outer}
 
 
-def _binary(kind: type[BinaryMap]) -> Callable[[Options, Options], CalibrationMap]:
+def _binary(kind: type[BinaryMap], *, smoothing: float = 1.0) -> Callable[[Options, Options], CalibrationMap]:
     def build(common: Options, options: Options) -> CalibrationMap:
-        outer, inner = _parted(options, *(["smoothing"] if issubclass(kind, PiecewiseMap) else []))
-        return OneVsAll(kind(**inner), **common, **outer)
+        own = "smoothing" in signature(kind).parameters and not issubclass(kind, PiecewiseMap)
+        outer, inner = _parted(options, *([] if own else ["smoothing"]))
+        return OneVsAll(kind(**inner), **common, **({"smoothing": smoothing} | outer))
 
     return build
 
@@ -98,6 +101,8 @@ _ENTRIES = (
     Entry("ets", _single(EnsembleTemperatureScaling), "ensemble temperature scaling, fitted jointly"),
     Entry("platt", _binary(PlattScaling), "Platt scaling on logits, one-vs-all for many classes"),
     Entry("beta", _binary(BetaScaling), "beta scaling, one-vs-all for many classes"),
+    Entry("platt-shrunk", _binary(ShrunkenPlattScaling, smoothing=0.1), "Platt scaling shrunk towards the identity"),
+    Entry("beta-shrunk", _binary(ShrunkenBetaScaling, smoothing=0.1), "beta scaling shrunk towards the identity"),
     Entry("ensemble-beta", _single(Ensemble, family="beta"), "ensemble of beta scaling, identity and uniform", 3),
     Entry("ensemble-platt", _single(Ensemble, family="platt"), "ensemble of Platt scaling, identity and uniform", 3),
     Entry("vector", _single(VectorScaling), "vector scaling: a slope and an intercept for each class", 1),

@@ -33,6 +33,8 @@ from mixnmatch.maps import (
     OneVsAll,
     PlattScaling,
     Pooled,
+    ShrunkenBetaScaling,
+    ShrunkenPlattScaling,
     StructuredMatrixScaling,
     StructuredVectorScaling,
     TemperatureScaling,
@@ -274,7 +276,7 @@ def _platt(fitted: PlattScaling, rows: GraphRows, way: str) -> Tensor:
     return _log_sigmoid(slope * _taken(rows.probabilities, way) + intercept).exp()
 
 
-@lowering(BetaScaling)
+@lowering(BetaScaling, ShrunkenBetaScaling, ShrunkenPlattScaling)
 def _logistic(fitted: Any, rows: GraphRows, way: str) -> Tensor:
     log_p, log_not = _log_odds_parts(rows, _floor(fitted, rows))
     parts = _taken(log_p, way), _taken(log_not, way)

@@ -18,6 +18,7 @@ from mixnmatch.maps.scaling import (
     StructuredVectorScaling,
     VectorScaling,
 )
+from mixnmatch.maps.shrunken import ShrunkenBetaScaling, ShrunkenPlattScaling
 from mixnmatch.maps.temperature import TemperatureScaling
 from mixnmatch.maps.trivial import Identity, Uniform
 from mixnmatch.selection.auto import Auto
@@ -42,6 +43,8 @@ SAVABLE = (
     OneVsAll,
     PlattScaling,
     Pooled,
+    ShrunkenBetaScaling,
+    ShrunkenPlattScaling,
     StructuredMatrixScaling,
     StructuredVectorScaling,
     TemperatureScaling,
@@ -69,6 +72,8 @@ __all__ = [
     "OneVsAll",
     "PlattScaling",
     "Pooled",
+    "ShrunkenBetaScaling",
+    "ShrunkenPlattScaling",
     "StructuredMatrixScaling",
     "StructuredVectorScaling",
     "TemperatureScaling",
