@@ -16,10 +16,12 @@ from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
 from mixnmatch.maps.gaussian_process import GaussianProcessCalibration
 from mixnmatch.maps.isotonic import Isotonic
 from mixnmatch.maps.keep_winner import KeepWinner
+from mixnmatch.maps.kernel import KernelCalibration
 from mixnmatch.maps.logistic import BetaScaling, PlattScaling
 from mixnmatch.maps.normalised_isotonic import NormalisedIsotonic
 from mixnmatch.maps.order_preserving import IntraOrderPreserving
 from mixnmatch.maps.piecewise import PiecewiseMap
+from mixnmatch.maps.quadratic import QuadraticScaling
 from mixnmatch.maps.scaling import (
     DirichletScaling,
     MatrixScaling,
@@ -28,8 +30,10 @@ from mixnmatch.maps.scaling import (
     VectorScaling,
 )
 from mixnmatch.maps.shrunken import ShrunkenBetaScaling, ShrunkenPlattScaling
+from mixnmatch.maps.spline import SplineCalibration
 from mixnmatch.maps.temperature import TemperatureScaling
 from mixnmatch.maps.trivial import Identity, Uniform
+from mixnmatch.maps.venn_abers import VennAbers
 from mixnmatch.selection.auto import Auto
 
 Options = dict[str, Any]
@@ -103,6 +107,9 @@ _ENTRIES = (
     Entry("beta", _binary(BetaScaling), "beta scaling, one-vs-all for many classes"),
     Entry("platt-shrunk", _binary(ShrunkenPlattScaling, smoothing=0.1), "Platt scaling shrunk towards the identity"),
     Entry("beta-shrunk", _binary(ShrunkenBetaScaling, smoothing=0.1), "beta scaling shrunk towards the identity"),
+    Entry("quadratic", _binary(QuadraticScaling, smoothing=0.1), "logistic in the log-odds and their square"),
+    Entry("spline", _binary(SplineCalibration, smoothing=0.1), "natural cubic smoothing spline of the log-odds", 1),
+    Entry("kernel", _binary(KernelCalibration, smoothing=0.1), "local correction of Platt scaling by a kernel", 1),
     Entry("ensemble-beta", _single(Ensemble, family="beta"), "ensemble of beta scaling, identity and uniform", 3),
     Entry("ensemble-platt", _single(Ensemble, family="platt"), "ensemble of Platt scaling, identity and uniform", 3),
     Entry("vector", _single(VectorScaling), "vector scaling: a slope and an intercept for each class", 1),
@@ -114,6 +121,7 @@ _ENTRIES = (
     Entry("isotonic", _binary(Isotonic), "isotonic regression, one-vs-all for many classes"),
     Entry("histogram", _binary(HistogramBinning), "histogram binning, one-vs-all for many classes"),
     Entry("bbq", _binary(BayesianBinning), "Bayesian binning into quantiles, one-vs-all for many classes", 1),
+    Entry("venn-abers", _binary(VennAbers, smoothing=0.0), "inductive Venn-Abers, one-vs-all for many classes"),
     Entry("irm", _irm, "multi-class isotonic regression: one strict isotonic function for all classes"),
     Entry("irm-normalised", _single(NormalisedIsotonic), "as irm, fitted with the normalisation inside"),
     Entry("irova", _one_vs_all, "isotonic regression one-vs-all"),

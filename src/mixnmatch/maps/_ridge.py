@@ -43,16 +43,22 @@ class RidgePath:
         """Sum of the leave-one-out losses of all samples, for each penalty."""
         return np.asarray(self.if_positive @ table.positive + self.if_negative @ (table.weight - table.positive))
 
-    def most_cautious(self, table: OddsTable, errors: float) -> int:
-        """The last penalty whose loss is within so many standard errors of the difference from the least one."""
-        losses = self.losses(table)
+    def most_cautious(self, table: OddsTable, errors: float, allowed: NDArray[np.bool_] | None = None) -> int:
+        """The last fit whose loss is within so many standard errors of the least one, and that is allowed.
+
+        Fits come in order, the most flexible first. If none is allowed the answer is their number.
+        """
+        within = np.ones(len(self.theta), dtype=bool) if allowed is None else allowed
+        if not within.any():
+            return len(within)
+        losses = np.where(within, self.losses(table), np.inf)
         best = int(np.argmin(losses))
         negative, n = table.weight - table.positive, table.weight.sum()
         more, less = self.if_positive - self.if_positive[best], self.if_negative - self.if_negative[best]
         mean = (more @ table.positive + less @ negative) / n
         spread = (np.square(more) @ table.positive + np.square(less) @ negative) / n - np.square(mean)
-        allowed = errors * np.sqrt(np.maximum(spread, 0.0) / n)
-        return int(np.flatnonzero(mean <= allowed + 1e-15)[-1])
+        chance = errors * np.sqrt(np.maximum(spread, 0.0) / n)
+        return int(np.flatnonzero(within & (mean <= chance + 1e-15))[-1])
 
 
 def fit_path(

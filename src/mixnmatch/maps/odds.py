@@ -16,6 +16,8 @@ Array = NDArray[np.float64]
 EXACT_EACH, EXACT_ALL = 1 << 14, 1 << 22
 # Otherwise log-odds x fall into cells of equal width of asinh(x): so many of them, fewer with many problems.
 CELLS, FEWEST_CELLS, CELLS_ALL = 1 << 12, 1 << 9, 1 << 20
+# A span of log-odds below this is no span.
+NARROW = 1e-6
 REACH = float(np.arcsinh(-np.log(SMALLEST_PROBABILITY))) + 1e-3
 
 
@@ -33,10 +35,20 @@ class OddsTable:
         found = np.searchsorted(running, shares * running[-1] * (1 - 1e-12), side="left")
         return np.asarray(self.log_odds[np.minimum(found, len(running) - 1)])
 
-    def range(self, share: float) -> tuple[float, float]:
-        """Log-odds between which all but ``share`` of the weight lies on each side."""
-        low, high = self.quantiles(np.array([share, 1.0 - share]))
-        return float(low), float(high)
+    def span(self, share: float) -> tuple[float, float]:
+        """Two different log-odds with at most ``share`` of the weight beyond each."""
+        low, high = (float(end) for end in self.quantiles(np.array([share, 1.0 - share])))
+        if high - low < NARROW:
+            low, high = float(self.log_odds[0]), float(self.log_odds[-1])
+        return (low, high) if high - low >= NARROW else ((low + high - 1) / 2, (low + high + 1) / 2)
+
+    def in_cells(self, most: int) -> OddsTable:
+        """The table itself if it has at most so many groups, else one with the groups of a cell joined."""
+        if len(self.weight) <= most:
+            return self
+        cell = _cells(self.log_odds, CELLS)
+        parts = self.weight, self.positive, self.weight * self.log_odds
+        return _means(*(np.bincount(cell, part, CELLS) for part in parts))
 
 
 def odds_tables(columns: Columns, floor: float) -> list[OddsTable]:
@@ -68,12 +80,16 @@ def _block_cells(block: Block, way: str, floor: float, cells: int) -> Array:
     """Weight, weight of positives and weighted sum of log-odds in each cell, 3 x K x cells."""
     x, positive, weight = _block_odds(block, way, floor)
     problems = x.shape[1]
-    cell = np.clip((np.arcsinh(x) + REACH) * (cells / (2 * REACH)), 0, cells - 1).astype(np.intp)
+    cell = _cells(x, cells)
     cell += np.arange(problems) * cells
     each = np.repeat(weight, problems)
     parts = each, each * positive.ravel(), each * x.ravel()
     sums = [np.bincount(cell.ravel(), part, problems * cells) for part in parts]
     return np.stack(sums).reshape(3, problems, cells)
+
+
+def _cells(x: Array, cells: int) -> NDArray[np.intp]:
+    return np.clip((np.arcsinh(x) + REACH) * (cells / (2 * REACH)), 0, cells - 1).astype(np.intp)
 
 
 def _means(weight: Array, positive: Array, total: Array) -> OddsTable:
