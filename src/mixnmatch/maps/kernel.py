@@ -16,7 +16,7 @@ from mixnmatch.maps.odds_curve import CAUTION, Curve, OddsCurveMap, straight_lin
 
 Array = NDArray[np.float64]
 # Bandwidths in log-odds that leave-one-out chooses from; after the last one there is no correction.
-BANDWIDTHS = np.array([0.25, 0.4, 0.6, 1.0, 1.6, 2.5, 4.0])
+BANDWIDTHS = np.array([0.1, 0.16, 0.25, 0.4, 0.6, 1.0, 1.6, 2.5, 4.0])
 # Groups of scores that the fit reads at most, and nodes of the grid: at quantiles, and evenly spaced.
 GROUPS, QUANTILES, EVEN = 1 << 10, 48, 25
 # Curvature that draws a local correction to 0: that of two samples with probability 1/2.

@@ -18,6 +18,7 @@ EXACT_EACH, EXACT_ALL = 1 << 14, 1 << 22
 CELLS, FEWEST_CELLS, CELLS_ALL = 1 << 12, 1 << 9, 1 << 20
 # A span of log-odds below this is no span.
 NARROW = 1e-6
+SMALLEST_UNIT = 1e-6
 REACH = float(np.arcsinh(-np.log(SMALLEST_PROBABILITY))) + 1e-3
 
 
@@ -41,6 +42,11 @@ class OddsTable:
         if high - low < NARROW:
             low, high = float(self.log_odds[0]), float(self.log_odds[-1])
         return (low, high) if high - low >= NARROW else ((low + high - 1) / 2, (low + high + 1) / 2)
+
+    def slope_unit(self) -> float:
+        """What a change of a slope by 1 changes log-odds by, where that is less than 1: their root mean square."""
+        mean_square = self.weight @ np.square(self.log_odds) / self.weight.sum()
+        return float(np.clip(np.sqrt(mean_square), SMALLEST_UNIT, 1.0))
 
     def in_cells(self, most: int) -> OddsTable:
         """The table itself if it has at most so many groups, else one with the groups of a cell joined."""

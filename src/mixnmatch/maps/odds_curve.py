@@ -118,7 +118,7 @@ def straight_line(table: OddsTable) -> tuple[float, float]:
     from mixnmatch.maps._ridge import fit_path
 
     features = np.stack([table.log_odds, np.ones_like(table.log_odds)], axis=1)
-    penalty = WEAK * np.diag([1.0, 0.25])[None]
+    penalty = WEAK * np.diag([table.slope_unit() ** 2, 0.25])[None]
     path = fit_path(features, table, penalty, np.array([1.0, 0.0]), np.array([SMALLEST_SLOPE, -np.inf]))
     slope, intercept = path.theta[0]
     return float(slope), float(intercept)

@@ -24,15 +24,15 @@ LONGEST_PIECE = 4.0
 class QuadraticScaling(OddsCurveMap):
     r"""Quadratic scaling (Berta et al. 2025): :math:`p = \sigma(f(x))` with f quadratic in the log-odds x.
 
-    Beyond the range of the calibration set (without 1% of it on each side) f goes on as a straight line, and it increases
-    everywhere. So there is no log-odds from which on the parabola turns back, which is what makes the log loss of plain
-    quadratic scaling large on some data.
+    Beyond the range of the calibration set (without 1% of it on each side) f goes on as a straight line, and f
+    increases everywhere. A plain parabola turns back somewhere, which makes its log loss large on some data.
 
     Parameters
     ----------
     penalty : float or "loo"
-        Strength :math:`\lambda` of the penalty :math:`\lambda(s_2-s_1)^2/2` on the difference of the slopes of f at the
-        two ends of the range, which draws f towards Platt scaling. "loo" chooses it by approximate leave-one-out.
+        Strength :math:`\lambda` of the penalty :math:`\lambda u^2(s_2-s_1)^2/2` on the difference of the slopes of f at
+        the two ends of the range, which draws f towards Platt scaling; u as for :class:`ShrunkenPlattScaling`. "loo"
+        chooses it by approximate leave-one-out.
     logits, classes, weights
         As for :class:`TemperatureScaling`.
 
@@ -77,8 +77,9 @@ class QuadraticScaling(OddsCurveMap):
         strengths = STRENGTHS if self.penalty == "loo" else np.array([float(self.penalty)])
         difference = np.array([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
         at_zero = _features(np.zeros(1), low, high)[0]
-        weak = WEAK * (np.diag([0.5, 0.5, 0.0]) + 0.25 * np.outer(at_zero, at_zero))
-        penalties = strengths[:, None, None] * difference + weak
+        unit = table.slope_unit() ** 2
+        weak = WEAK * (unit * np.diag([0.5, 0.5, 0.0]) + 0.25 * np.outer(at_zero, at_zero))
+        penalties = unit * strengths[:, None, None] * difference + weak
         centre = np.array([1.0, 1.0, (low + high) / 2])
         lower = np.array([SMALLEST_SLOPE, SMALLEST_SLOPE, -np.inf])
         path = fit_path(_features(table.log_odds, low, high), table, penalties, centre, lower)

@@ -62,6 +62,8 @@ class _Shrunken(LogisticMap):
         identity = np.array(self._start)
         slopes = len(identity) - 1
         scale = np.diag(np.append(np.ones(slopes), INTERCEPT_SCALE**-2))
+        # Scores that are all close to 1/2 need steep slopes: what counts is how much the log-odds change.
+        scale[:slopes, :slopes] -= (1 - table.slope_unit() ** 2) / slopes
         lower = np.append(np.full(slopes, SMALLEST_SLOPE), -np.inf)
         strengths = STRENGTHS if self.penalty == "loo" else np.array([float(self.penalty)])
         path = fit_path(features, table, strengths[:, None, None] * scale, identity, lower)
@@ -88,8 +90,9 @@ class ShrunkenPlattScaling(_Shrunken):
     Parameters
     ----------
     penalty : float or "loo"
-        Strength :math:`\lambda` of the penalty :math:`\lambda((a-1)^2 + b^2/4)/2`, added to the sum of log losses.
-        "loo" chooses it for each problem by approximate leave-one-out.
+        Strength :math:`\lambda` of the penalty :math:`\lambda(u^2(a-1)^2 + b^2/4)/2`, added to the sum of log losses.
+        The unit u is the root mean square of the log-odds, or 1 if that is less. "loo" chooses the strength for each
+        problem by approximate leave-one-out.
     logits, classes, weights
         As for :class:`TemperatureScaling`.
 
@@ -127,8 +130,8 @@ class ShrunkenBetaScaling(_Shrunken):
     Parameters
     ----------
     penalty : float or "loo"
-        Strength :math:`\lambda` of the penalty :math:`\lambda((a-1)^2 + (b-1)^2 + c^2/4)/2`, as for
-        :class:`ShrunkenPlattScaling`.
+        Strength :math:`\lambda` of the penalty :math:`\lambda(2u^2(m-1)^2 + 2d^2 + c^2/4)/2` on the mean m of the
+        slopes a and b, half their difference d and the intercept c, as for :class:`ShrunkenPlattScaling`.
     logits, classes, weights
         As for :class:`TemperatureScaling`.
 

@@ -34,11 +34,12 @@ class SplineCalibration(OddsCurveMap):
     knots : int
         Number of knots at most, at quantiles of the log-odds of the calibration set.
     penalty : float or "loo"
-        Strength :math:`\lambda` of the penalty :math:`\lambda\int f''(v)^2 dv/2`, added to the sum of log losses, with v
-        the log-odds scaled to [0, 1] between the first and the last knot. "loo" chooses it by approximate leave-one-out.
+        Strength :math:`\lambda` of the penalty :math:`\lambda\int f''(v)^2 dv/2`, added to the sum of log losses. Here
+        v is the log-odds scaled to [0, 1] between the first and the last knot. "loo" chooses the strength by
+        approximate leave-one-out.
     monotone : bool
-        Take only functions that increase strictly: if the chosen penalty gives another one, the next stronger that does,
-        in the end a straight line (Platt scaling).
+        Choose only among penalties that give a strictly increasing function; the strongest one gives a straight line
+        (Platt scaling).
     logits, classes, weights
         As for :class:`TemperatureScaling`.
 
@@ -97,14 +98,15 @@ class SplineCalibration(OddsCurveMap):
     def _curve(self, table: OddsTable) -> Curve:
         table = table.in_cells(GROUPS)
         basis = NaturalSplines.at(_knots(table, int(self.knots)))
-        features = basis(table.log_odds)
+        parts, middle, length = basis.components(), float(basis.knots.mean()), float(np.ptp(basis.knots))
         strengths = STRENGTHS if self.penalty == "loo" else np.append(float(self.penalty), STRENGTHS[-1:])
-        penalties = strengths[:, None, None] * basis.roughness() + _towards_identity(basis)
-        rate = np.clip(table.positive.sum() / table.weight.sum(), 1e-3, 1 - 1e-3)
-        start = np.full(len(basis.knots), np.log(rate / (1 - rate)))
-        free = np.full(len(start), -np.inf)
-        path = fit_path(features, table, penalties, basis.knots, free, start)
-        curves = [basis.curve(values) for values in path.theta]
+        rough = np.diag(np.append(np.ones(len(basis.knots) - 2), [0.0, 0.0]))
+        weak = _towards_identity(len(basis.knots), middle, length, table.slope_unit())
+        penalties = strengths[:, None, None] * rough + weak
+        identity = np.append(np.zeros(len(basis.knots) - 2), [length, middle])
+        free = np.full(len(basis.knots), -np.inf)
+        path = fit_path(basis(table.log_odds) @ parts, table, penalties, identity, free)
+        curves = [basis.curve(parts @ theta) for theta in path.theta]
         increasing = np.array([curve.least_slope() >= SMALLEST_SLOPE for curve in curves]) | (not self.monotone)
         if self.penalty == "loo":
             chosen = path.most_cautious(table, CAUTION, increasing)
@@ -127,12 +129,12 @@ def _knots(table: OddsTable, count: int) -> Array:
     return np.array([*kept, high] if len(kept) > 1 else [low, (low + high) / 2, high])
 
 
-def _towards_identity(basis: NaturalSplines) -> Array:
-    r"""Weak penalty on the mean slope less 1 and on f(0), which :math:`\int f''^2` leaves free."""
-    slope, length = np.zeros(len(basis.knots)), basis.knots[-1] - basis.knots[0]
-    slope[[0, -1]] = -1 / length, 1 / length
-    at_zero = basis(np.zeros(1))[0]
-    return np.asarray(WEAK * (np.outer(slope, slope) + 0.25 * np.outer(at_zero, at_zero)))
+def _towards_identity(size: int, middle: float, length: float, unit: float) -> Array:
+    """Weak penalty on the slope less 1, and on the value at 0, of the line inside a spline."""
+    penalty = np.zeros((size, size))
+    at_zero = np.array([-middle / length, 1.0])
+    penalty[-2:, -2:] = WEAK * (np.diag([(unit / length) ** 2, 0.0]) + 0.25 * np.outer(at_zero, at_zero))
+    return penalty
 
 
 def _line(knots: Array, slope: float, intercept: float) -> Curve:
@@ -173,6 +175,16 @@ class NaturalSplines:
     def curve(self, values: Array) -> Curve:
         """The spline with these values at the knots."""
         return Curve(self.knots, self.pieces @ values)
+
+    def components(self) -> Array:
+        """Values at the knots, in columns, of splines that add up to any other: first bent ones, then a line, then 1.
+
+        The roughness of a sum of bent ones is the sum of their squared coefficients.
+        """
+        size, square = np.linalg.eigh(self.roughness())
+        line = (self.knots - self.knots.mean()) / np.ptp(self.knots)
+        bent = square[:, 2:] / np.sqrt(size[2:])  # the two smallest are 0: straight lines are not rough
+        return np.column_stack([bent, line, np.ones(len(self.knots))])
 
     def roughness(self) -> Array:
         r"""Matrix of :math:`\int f''(v)^2 dv` as a form of the values at the knots, v running from 0 to 1 over them."""

@@ -31,15 +31,15 @@ class VennAbers(PiecewiseMap):
     Parameters
     ----------
     cv : int, optional
-        Cross version: cut the calibration set into so many folds at random, take the interval that each fold gives, and
-        merge them by geometric means of :math:`1 - p_0` and of :math:`p_1`. Smoother than one interval from all samples.
+        Cross version: cut the calibration set into so many folds at random, compute the interval from each fold, and
+        merge the intervals by geometric means of :math:`1 - p_0` and of :math:`p_1`.
     random_state : int
         Which samples are in which fold.
     smoothing : float
         As for :class:`Isotonic`.
     logits, classes, weights
-        As for :class:`TemperatureScaling`. With ``cv``, folds are made of rows, so that a weight of k is not the same as
-        k repetitions.
+        As for :class:`TemperatureScaling`. With ``cv``, repetitions of a sample may fall into different folds, so a
+        weight of k does not equal k repetitions.
 
     Notes
     -----
