@@ -70,7 +70,8 @@ def _binary(kind: type[BinaryMap], *, smoothing: float = 1.0) -> Callable[[Optio
     def build(common: Options, options: Options) -> CalibrationMap:
         own = "smoothing" in signature(kind).parameters and not issubclass(kind, PiecewiseMap)
         outer, inner = _parted(options, *([] if own else ["smoothing"]))
-        return OneVsAll(kind(**inner), **common, **({"smoothing": smoothing} | outer))
+        settings: Options = {"smoothing": smoothing} | common | outer
+        return OneVsAll(kind(**inner), **settings)
 
     return build
 
@@ -105,11 +106,11 @@ _ENTRIES = (
     Entry("ets", _single(EnsembleTemperatureScaling), "ensemble temperature scaling, fitted jointly"),
     Entry("platt", _binary(PlattScaling), "Platt scaling on logits, one-vs-all for many classes"),
     Entry("beta", _binary(BetaScaling), "beta scaling, one-vs-all for many classes"),
-    Entry("platt-shrunk", _binary(ShrunkenPlattScaling, smoothing=0.1), "Platt scaling shrunk towards the identity"),
-    Entry("beta-shrunk", _binary(ShrunkenBetaScaling, smoothing=0.1), "beta scaling shrunk towards the identity"),
-    Entry("quadratic", _binary(QuadraticScaling, smoothing=0.1), "logistic in the log-odds and their square"),
-    Entry("spline", _binary(SplineCalibration, smoothing=0.1), "natural cubic smoothing spline of the log-odds", 1),
-    Entry("kernel", _binary(KernelCalibration, smoothing=0.1), "local correction of Platt scaling by a kernel", 1),
+    Entry("platt-shrunk", _binary(ShrunkenPlattScaling, smoothing=0.03), "Platt scaling shrunk towards the identity"),
+    Entry("beta-shrunk", _binary(ShrunkenBetaScaling, smoothing=0.03), "beta scaling shrunk towards the identity"),
+    Entry("quadratic", _binary(QuadraticScaling, smoothing=0.03), "logistic in the log-odds and their square"),
+    Entry("spline", _binary(SplineCalibration, smoothing=0.03), "natural cubic smoothing spline of the log-odds", 1),
+    Entry("kernel", _binary(KernelCalibration, smoothing=0.03), "local correction of Platt scaling by a kernel", 1),
     Entry("ensemble-beta", _single(Ensemble, family="beta"), "ensemble of beta scaling, identity and uniform", 3),
     Entry("ensemble-platt", _single(Ensemble, family="platt"), "ensemble of Platt scaling, identity and uniform", 3),
     Entry("vector", _single(VectorScaling), "vector scaling: a slope and an intercept for each class", 1),

@@ -26,7 +26,7 @@ def test_agrees_with_an_independent_solver():
         a, b, _ = theta
         slopes = np.array([b + 2 * a * low, b + 2 * a * high])
         eta = function(theta, x)
-        weak = 0.1 * (0.5 * ((slopes - 1) ** 2).sum() + 0.25 * function(theta, 0.0) ** 2)
+        weak = 0.3 * (0.5 * ((slopes - 1) ** 2).sum() + 0.25 * function(theta, 0.0) ** 2)
         return (np.logaddexp(0, eta) - y * eta).sum() + strength / 2 * np.diff(slopes)[0] ** 2 + weak / 2
 
     best = minimize(objective, [0.0, 1.0, 0.0], method="BFGS", options={"gtol": 1e-9})

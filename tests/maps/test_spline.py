@@ -49,7 +49,7 @@ def test_agrees_with_an_independent_solver():
 
     start = 0.6 * knots
     best = minimize(objective, start, method="BFGS", options={"gtol": 1e-6, "maxiter": 500})
-    # Only the weak penalty towards the identity, 0.1 of a unit, is left out.
+    # Only the weak penalty towards the identity, 0.3 of a unit, is left out.
     found = fitted.curves()[0](knots)
     assert objective(found) - best.fun < 0.02
     assert length > 0

@@ -277,8 +277,9 @@ def _piecewise(fitted: PiecewiseMap, rows: GraphRows, way: str) -> Tensor:
 def _venn_abers(fitted: VennAbers, rows: GraphRows, way: str) -> Tensor:
     scores = _taken(rows.probabilities, way).at_most(1.0)
     # The upper end of the interval changes just after a score of the calibration set, which must stay on the left.
-    rises = np.insert(fitted.upper_, fitted.offsets_[:-1], fitted.left_upper_)
-    rises = np.delete(np.append(False, np.diff(rises) != 0), fitted.offsets_[:-1] + np.arange(len(fitted.left_)))
+    upper = np.insert(fitted.upper_, fitted.offsets_[:-1], fitted.left_upper_)
+    before = fitted.offsets_[:-1] + np.arange(len(fitted.left_))
+    rises = np.delete(np.diff(upper, prepend=upper[0]) != 0, before)
     return PiecewiseTables.of(fitted).after(rises).at(scores, exact=rows.exact)
 
 

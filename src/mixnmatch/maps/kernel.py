@@ -88,7 +88,8 @@ class KernelCalibration(OddsCurveMap):
         return bool(self.monotone)
 
     def _check_params(self) -> None:
-        if self.bandwidth != "loo" and not (is_number(self.bandwidth) and self.bandwidth > 0):
+        bandwidth: Any = self.bandwidth
+        if bandwidth != "loo" and not (is_number(bandwidth) and bandwidth > 0):
             msg = f'bandwidth must be a positive number or "loo", got {self.bandwidth!r}'
             raise ValueError(msg)
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import SMALLEST_PROBABILITY
-from mixnmatch.maps.columns import Columns, labels, log_odds
+from mixnmatch.maps.columns import Columns, labels, log_odds, weighted_count
 
 Array = NDArray[np.float64]
 # Problems of up to so many entries, and of up to so many together, keep every distinct score.
@@ -54,7 +54,7 @@ class OddsTable:
             return self
         cell = _cells(self.log_odds, CELLS)
         parts = self.weight, self.positive, self.weight * self.log_odds
-        return _means(*(np.bincount(cell, part, CELLS) for part in parts))
+        return _means(*(weighted_count(cell, part, CELLS) for part in parts))
 
 
 def odds_tables(columns: Columns, floor: float) -> list[OddsTable]:
@@ -78,8 +78,8 @@ def _block_odds(block: Block, way: str, floor: float) -> tuple[Array, NDArray[np
 
 def _distinct(x: Array, positive: NDArray[np.bool_], weight: Array) -> OddsTable:
     distinct, group = np.unique(x, return_inverse=True)
-    size = len(distinct)
-    return OddsTable(distinct, np.bincount(group, weight, size), np.bincount(group, weight * positive, size))
+    sums = [weighted_count(group, part, len(distinct)) for part in (weight, weight * positive)]
+    return OddsTable(distinct, *sums)
 
 
 def _block_cells(block: Block, way: str, floor: float, cells: int) -> Array:
@@ -90,7 +90,7 @@ def _block_cells(block: Block, way: str, floor: float, cells: int) -> Array:
     cell += np.arange(problems) * cells
     each = np.repeat(weight, problems)
     parts = each, each * positive.ravel(), each * x.ravel()
-    sums = [np.bincount(cell.ravel(), part, problems * cells) for part in parts]
+    sums = [weighted_count(cell.ravel(), part, problems * cells) for part in parts]
     return np.stack(sums).reshape(3, problems, cells)
 
 

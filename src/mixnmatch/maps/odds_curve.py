@@ -16,7 +16,7 @@ from mixnmatch.maps.odds import OddsTable, odds_tables
 
 Array = NDArray[np.float64]
 # Strength of the penalty on the distance from the identity that keeps fits finite whatever the data.
-WEAK = 0.1
+WEAK = 0.3
 # The least flexible fit is taken whose leave-one-out loss is within so many standard errors of the least one.
 CAUTION = 0.5
 

@@ -39,7 +39,7 @@ class QuadraticScaling(OddsCurveMap):
     Notes
     -----
     On the range the slope of f runs linearly from :math:`s_1 > 0` to :math:`s_2 > 0`, and f is linear in the slopes and
-    an intercept, so the problem is convex with bounds. A weak penalty (0.1) on the distance from the identity keeps it
+    an intercept, so the problem is convex with bounds. A weak penalty (0.3) on the distance from the identity keeps it
     finite for separable data.
 
     References
