@@ -77,16 +77,6 @@ class KernelCalibration(OddsCurveMap):
         self.classes = classes
         self.weights = weights
 
-    @property
-    def strictly_increasing(self) -> bool:  # type: ignore[override]
-        """Whether the function increases strictly."""
-        return bool(self.monotone)
-
-    @property
-    def injective(self) -> bool:  # type: ignore[override]
-        """Whether different scores stay different."""
-        return bool(self.monotone)
-
     def _check_params(self) -> None:
         bandwidth: Any = self.bandwidth
         if bandwidth != "loo" and not (is_number(bandwidth) and bandwidth > 0):

@@ -76,6 +76,16 @@ class OddsCurveMap(BinaryMap):
     offsets_: NDArray[np.int64]
     log_floor_: float
 
+    @property
+    def strictly_increasing(self) -> bool:  # type: ignore[override]
+        """Whether the function increases strictly."""
+        return bool(getattr(self, "monotone", True))
+
+    @property
+    def injective(self) -> bool:  # type: ignore[override]
+        """Whether different scores stay different."""
+        return self.strictly_increasing
+
     def _curve(self, table: OddsTable) -> Curve:
         raise NotImplementedError(type(self).__name__)
 

@@ -53,9 +53,6 @@ class QuadraticScaling(OddsCurveMap):
     True
     """
 
-    strictly_increasing = True
-    injective = True
-
     def __init__(
         self,
         *,

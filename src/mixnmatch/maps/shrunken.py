@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.scores import is_number
 from mixnmatch.maps._ridge import fit_path
-from mixnmatch.maps.columns import Columns, log_odds, log_odds_parts
-from mixnmatch.maps.logistic import SMALLEST_SLOPE, LogisticMap
+from mixnmatch.maps.columns import Columns, log_odds
+from mixnmatch.maps.logistic import SMALLEST_SLOPE, BetaScaling, LogisticMap
 from mixnmatch.maps.odds import OddsTable, odds_tables
 
 Array = NDArray[np.float64]
@@ -124,7 +124,7 @@ class ShrunkenPlattScaling(_Shrunken):
         return np.stack([x, np.ones_like(x)], axis=1)
 
 
-class ShrunkenBetaScaling(_Shrunken):
+class ShrunkenBetaScaling(_Shrunken, BetaScaling):
     r"""Beta scaling that is shrunk towards the identity: :math:`p = 1 / (1 + \exp(-a \log z + b \log(1 - z) - c))`.
 
     Parameters
@@ -146,12 +146,6 @@ class ShrunkenBetaScaling(_Shrunken):
     >>> map.coef_
     array([[1., 1., 0.]])
     """
-
-    _start = (1.0, 1.0, 0.0)
-
-    def _features(self, block: Block, way: str, floor: float) -> tuple[Array, Array | None]:
-        log_p, log_not = log_odds_parts(block, way, floor)
-        return log_p, -log_not
 
     def _features_of(self, x: Array) -> Array:
         return np.stack([-np.logaddexp(0.0, -x), np.logaddexp(0.0, x), np.ones_like(x)], axis=1)

@@ -78,16 +78,6 @@ class SplineCalibration(OddsCurveMap):
         self.classes = classes
         self.weights = weights
 
-    @property
-    def strictly_increasing(self) -> bool:  # type: ignore[override]
-        """Whether the function increases strictly."""
-        return bool(self.monotone)
-
-    @property
-    def injective(self) -> bool:  # type: ignore[override]
-        """Whether different scores stay different."""
-        return bool(self.monotone)
-
     def _check_params(self) -> None:
         check_penalty(self.penalty)
         whole = is_number(self.knots) and not isinstance(self.knots, bool) and int(self.knots) == self.knots
