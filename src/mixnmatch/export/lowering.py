@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mixnmatch.export.graph import GIVEN, OUTPUT, Graph, Tensor, log_softmax, softmax
 from mixnmatch.export.rows import GivenLogits, GivenProbabilities, GraphRows, Probabilities, Softmax
-from mixnmatch.export.search import PiecewiseTables
+from mixnmatch.export.search import CurveTables, PiecewiseTables
 from mixnmatch.maps import (
     Auto,
     BayesianBinning,
@@ -28,19 +28,26 @@ from mixnmatch.maps import (
     IntraOrderPreserving,
     Isotonic,
     KeepWinner,
+    KernelCalibration,
     MatrixScaling,
     NormalisedIsotonic,
     OneVsAll,
     PlattScaling,
     Pooled,
+    QuadraticScaling,
+    ShrunkenBetaScaling,
+    ShrunkenPlattScaling,
+    SplineCalibration,
     StructuredMatrixScaling,
     StructuredVectorScaling,
     TemperatureScaling,
     Uniform,
     VectorScaling,
+    VennAbers,
 )
 from mixnmatch.maps.base import BinaryMap, CalibrationMap
 from mixnmatch.maps.ensemble import FAMILIES, LogisticFamily
+from mixnmatch.maps.odds_curve import OddsCurveMap
 from mixnmatch.maps.order_preserving import FACTOR, FINE, WIDE, Nodes, _overlap
 from mixnmatch.maps.piecewise import PiecewiseMap
 
@@ -266,6 +273,16 @@ def _piecewise(fitted: PiecewiseMap, rows: GraphRows, way: str) -> Tensor:
     return PiecewiseTables.of(fitted).at(scores, exact=rows.exact)
 
 
+@lowering(VennAbers)
+def _venn_abers(fitted: VennAbers, rows: GraphRows, way: str) -> Tensor:
+    scores = _taken(rows.probabilities, way).at_most(1.0)
+    # The upper end of the interval changes just after a score of the calibration set, which must stay on the left.
+    upper = np.insert(fitted.upper_, fitted.offsets_[:-1], fitted.left_upper_)
+    before = fitted.offsets_[:-1] + np.arange(len(fitted.left_))
+    rises = np.delete(np.diff(upper, prepend=upper[0]) != 0, before)
+    return PiecewiseTables.of(fitted).after(rises).at(scores, exact=rows.exact)
+
+
 @lowering(PlattScaling)
 def _platt(fitted: PlattScaling, rows: GraphRows, way: str) -> Tensor:
     if fitted.on == "logit":
@@ -274,11 +291,18 @@ def _platt(fitted: PlattScaling, rows: GraphRows, way: str) -> Tensor:
     return _log_sigmoid(slope * _taken(rows.probabilities, way) + intercept).exp()
 
 
-@lowering(BetaScaling)
+@lowering(BetaScaling, ShrunkenBetaScaling, ShrunkenPlattScaling)
 def _logistic(fitted: Any, rows: GraphRows, way: str) -> Tensor:
     log_p, log_not = _log_odds_parts(rows, _floor(fitted, rows))
     parts = _taken(log_p, way), _taken(log_not, way)
     return _log_sigmoid(_logistic_argument(rows, *parts, _coefficients(fitted), "coef")).exp()
+
+
+@lowering(QuadraticScaling, SplineCalibration, KernelCalibration)
+def _odds_curve(fitted: OddsCurveMap, rows: GraphRows, way: str) -> Tensor:
+    log_p, log_not = _log_odds_parts(rows, _floor(fitted, rows))
+    x = _taken(log_p, way) - _taken(log_not, way)
+    return _log_sigmoid(CurveTables.of(fitted).at(x)).exp()
 
 
 def _coefficients(fitted: Any) -> list[Any]:
