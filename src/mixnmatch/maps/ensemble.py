@@ -79,7 +79,7 @@ class TemperatureFamily:
 
     def single(self, source: Rows, floor: float, loss: str) -> Array:
         """Temperature scaling alone."""
-        return np.array([fit_beta(source, loss, floor)[0]])
+        return np.array([fit_beta(source, loss, floor).beta])
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ class GaussianProcessCalibration(CalibrationMap):
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         floor = source.log_floor()
-        beta, _, _ = fit_beta(source, "nll", floor)
+        beta = fit_beta(source, "nll", floor).beta
         nodes = Nodes.of(source.n_classes)
         prior = Prior(nodes, int(self.n_inducing))
 

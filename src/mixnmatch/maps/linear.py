@@ -69,7 +69,7 @@ class SoftmaxLinear(CalibrationMap):
 
     def _problem(self, source: Rows) -> Problem:
         floor = source.log_floor()
-        beta, _, _ = fit_beta(source, self.loss, floor)
+        beta = fit_beta(source, self.loss, floor).beta
         single = source.scores.dtype == np.float32
         return Problem(beta, floor, self._full, self.loss, single and source.n_classes >= SINGLE_FROM, single)
 

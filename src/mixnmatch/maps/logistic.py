@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.prepared import Prepared
-from mixnmatch.maps._newton import minimise
+from mixnmatch.maps._solve import Point, Solution, bounded_step, certify, newton
 from mixnmatch.maps.base import BinaryMap
 from mixnmatch.maps.columns import Columns, labels, log_odds, log_odds_parts, take
 from mixnmatch.maps.temperature import check_loss
@@ -19,7 +19,7 @@ from mixnmatch.maps.temperature import check_loss
 Array = NDArray[np.float64]
 # Rows of a first look, from which the passes over many more rows start.
 LOOK, MUCH_MORE = 16384, 4
-# Slopes stay above this, so that the function increases strictly.
+# Slopes stay above this over the size of what they are of, so that the function increases strictly.
 SMALLEST_SLOPE = 1e-6
 
 
@@ -32,7 +32,7 @@ class LogisticMap(BinaryMap):
     strictly_increasing = True
     injective = True
     _fitted: ClassVar[tuple[str, ...]] = ("coef_", "log_floor_", "loss_")
-    _start: ClassVar[tuple[float, ...]]
+    _n_features: ClassVar[int]
 
     coef_: Array
     log_floor_: float
@@ -68,17 +68,45 @@ class LogisticMap(BinaryMap):
             targets = np.stack([1 / (negative + 2), (positive + 1) / (positive + 2)])
         else:
             targets = np.stack([np.zeros_like(negative), np.ones_like(positive)])
-        start = np.tile(np.array(self._start), (columns.n_problems, 1))
-        look = columns.source.look(LOOK)
-        if self.smoothing and look.n_rows * MUCH_MORE < columns.source.n_rows:
-            start, _ = self._minimise(Columns(look, columns.way), floor, targets, start)
-        theta, value = self._minimise(columns, floor, targets, start)
-        return {"coef_": theta, "log_floor_": floor, "loss_": value / entry_weight}
+        look = Columns(columns.source.look(LOOK), columns.way)
+        theta, lower = self._start(look, floor, targets)
+        if self.smoothing and look.source.n_rows * MUCH_MORE < columns.source.n_rows:
+            theta = self._minimise(look, floor, targets, theta, lower).point.theta
+        found = self._minimise(columns, floor, targets, theta, lower)
+        certify(type(self).__name__, found.residual)
+        return {"coef_": found.point.theta, "log_floor_": floor, "loss_": found.point.value / entry_weight}
 
-    def _minimise(self, columns: Columns, floor: float, targets: Array, start: Array) -> tuple[Array, Array]:
-        lower = np.append(np.full(len(self._start) - 1, SMALLEST_SLOPE), -np.inf)
+    def _start(self, look: Columns, floor: float, targets: Array) -> tuple[Array, Array]:
+        """Parameters that say the base rate whatever the score, and lower bounds.
+
+        There no probability is saturated, and the curvature gives the scale of the features; slopes stay above a small
+        part of what matters on that scale, so that the function increases strictly.
+        """
+        n, positive = look.entry_weight(), look.positive_weights()
+        rate = np.clip((positive * targets[1] + (n - positive) * targets[0]) / n, 1e-12, 1 - 1e-12)
+        theta = np.zeros((look.n_problems, self._n_features + 1))
+        theta[:, -1] = np.log(rate / (1 - rate))
+        rows = Prepared.of(look.source, logistic_problems, look.way, self, floor)
+        curvature = rows.total(logistic_statistic, theta, targets, "nll")[2]
+        squares = np.einsum("kpp->kp", curvature)
+        size = np.sqrt(squares[:, :-1] / np.maximum(squares[:, -1:], np.finfo(float).tiny))
+        lower = np.full(theta.shape, -np.inf)
+        lower[:, :-1] = SMALLEST_SLOPE / np.where(size > 0, size, 1.0)
+        return np.maximum(theta, lower), lower
+
+    def _minimise(self, columns: Columns, floor: float, targets: Array, start: Array, lower: Array) -> Solution:
         rows = Prepared.of(columns.source, logistic_problems, columns.way, self, floor)
-        return minimise(lambda theta: rows.total(logistic_statistic, theta, targets, self.loss), start, lower)
+
+        def at(theta: Array) -> Point:
+            return Point(theta, *rows.total(logistic_statistic, theta, targets, self.loss))
+
+        return newton(
+            at,
+            at(start),
+            lambda point: bounded_step(point, lower),
+            weight=columns.entry_weight(),
+            project=lambda theta: np.maximum(theta, lower),
+        )
 
     def _transform_columns(self, block: Block, way: str) -> Array:
         first, second = self._features(block, way, self.log_floor_)
@@ -155,7 +183,7 @@ class PlattScaling(LogisticMap):
     array([0.407, 0.606])
     """
 
-    _start = (1.0, 0.0)
+    _n_features = 1
 
     def __init__(
         self,
@@ -206,7 +234,7 @@ class BetaScaling(LogisticMap):
     True
     """
 
-    _start = (1.0, 1.0, 0.0)
+    _n_features = 2
 
     def _features(self, block: Block, way: str, floor: float) -> tuple[Array, Array | None]:
         log_p, log_not = log_odds_parts(block, way, floor)

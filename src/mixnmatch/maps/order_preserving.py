@@ -144,7 +144,7 @@ class IntraOrderPreserving(CalibrationMap):
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         floor = source.log_floor()
-        beta, _, _ = fit_beta(source, self.loss, floor)
+        beta = fit_beta(source, self.loss, floor).beta
         every = Nodes.of(source.n_classes)
         rows = nll_statistic if self.loss == "nll" else brier_statistic
         _, _, curvature = source.look(LOOK).total(rows, every, floor, beta, np.zeros(every.count))
