@@ -219,7 +219,8 @@ def minimise_scalar(
         Given the value, the promised fall and the relative length of the step, whether to stop while the function
         still falls to the right and nothing is known of an upper end.
     """
-    below, above, beta = low, np.inf, min(max(start, low), high)
+    low, high = (float(np.float32(end)) if single else end for end in (low, high))
+    below, above, beta = 0.0, np.inf, min(max(start, low), high)
     value = promised = np.inf
     for _ in range(200):
         beta = float(np.float32(beta)) if single else beta

@@ -75,7 +75,7 @@ class SoftmaxLinear(CalibrationMap):
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         problem = self._problem(source)
-        theta, value = solve(scaled_rows(source, problem), problem, self._penalty(source))
+        theta, value = solve(scaled_rows(source, problem), problem, self._penalty(source), who=type(self).__name__)
         return self._attributes(problem, theta, value, source.n_classes)
 
     def _attributes(self, problem: Problem, theta: Array, value: float, n_classes: int) -> dict[str, Any]:

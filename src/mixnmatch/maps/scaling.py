@@ -226,7 +226,9 @@ class DirichletScaling(SoftmaxLinear):
         if strength is None:
             strength, start = self._search(source, problem)
         rows = scaled_rows(source, problem)
-        theta, value = solve(rows, problem, self._odir(source, problem, strength), start)
+        theta, value = solve(
+            rows, problem, self._odir(source, problem, strength), start, who=type(self).__name__
+        )
         return {**self._attributes(problem, theta, value, source.n_classes), "strength_": float(strength)}
 
     def _odir(self, source: Rows, problem: Problem, strength: float) -> Penalty:
