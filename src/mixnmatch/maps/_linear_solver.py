@@ -31,6 +31,8 @@ ROUGH = 1e-4
 # What rounding may add to the mean loss, as a part of it: in float64 and in float32.
 ROUNDING = (1e-12, 1e-7)
 MOST_PRODUCTS = 200
+# The most descents of the squared error, each with parameters scaled anew.
+RESTARTS = 5
 # The preconditioner is made anew once the loss has fallen to this part of what it was.
 STALE = 0.8
 # Off-diagonal entries that are held back so many times as strongly as the diagonal have little to do with it.
@@ -141,8 +143,11 @@ def _newton(objective: Objective, theta: Array, tolerance: float) -> Solution:
 
 
 def _exact_step(point: LossPoint) -> Array:
-    jitter = 1e-12 * np.trace(point.curvature) / len(point.theta)
-    return -np.linalg.solve(point.curvature + jitter * np.eye(len(point.theta)), point.gradient)
+    # In units of the curvature in each parameter: ridges may differ by many orders of magnitude.
+    unit = 1 / np.sqrt(np.diag(point.curvature))
+    scaled = point.curvature * np.outer(unit, unit)
+    scaled[np.diag_indices_from(scaled)] += 1e-14
+    return -unit * np.linalg.solve(scaled, unit * point.gradient)
 
 
 class Products:
@@ -242,6 +247,16 @@ def _kronecker_inverse(objective: Objective, rows: Prepared) -> Linear:
 
 def _quasi_newton(objective: Objective, theta: Array, tolerance: float) -> Solution:
     """L-BFGS in parameters that are scaled by the curvature on their own: the squared error is not convex."""
+    rough = tolerance > TOLERANCE
+    for _ in range(1 if rough else RESTARTS):
+        found = _scaled_descent(objective, theta, rough)
+        theta = found.point.theta
+        if found.residual <= CERTIFIED:
+            break
+    return found
+
+
+def _scaled_descent(objective: Objective, theta: Array, rough: bool) -> Solution:
     from scipy.optimize import minimize
 
     problem = objective.problem
@@ -256,11 +271,11 @@ def _quasi_newton(objective: Objective, theta: Array, tolerance: float) -> Solut
         point = objective.at(at * scale)
         return point.value, point.gradient * scale
 
-    if tolerance > TOLERANCE:
+    if rough:
         options = {"maxiter": 25, "ftol": 1e-6}
     else:  # rounding in float32 hides smaller falls of the loss than this
         options = {"maxiter": 500, "ftol": 1e-10 if problem.single else 1e-13}
-    options |= {"maxfun": 1000, "maxcor": 20, "gtol": 1e-7}
+    options |= {"maxfun": 1000, "maxcor": 20, "gtol": 1e-7 if rough else 1e-9}
     found = minimize(evaluate, theta / scale, jac=True, method="L-BFGS-B", options=options)
     point = objective.at(found.x * scale)
     # As the curvature at the start sees it, the fall that a step down the gradient still promises.

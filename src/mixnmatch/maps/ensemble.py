@@ -16,6 +16,7 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import Shared, asked_backend
 from mixnmatch._engine.prepared import Prepared
 from mixnmatch._engine.rows import Rows
+from mixnmatch.maps._solve import LEAST_MEAN, certify
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.columns import Columns, log_odds_parts
 from mixnmatch.maps.logistic import SMALLEST_SLOPE, BetaScaling, LogisticMap, PlattScaling
@@ -30,6 +31,10 @@ START = 256
 LOOSE = 1e-8
 # Passes over all rows that a fit makes, about.
 PASSES = 10
+# A fit is at a stationary point when no parameter changes the loss faster than this part of it. The loss is smooth: what
+# could still be gained is about the square.
+STATIONARY = 1e-4
+RESTARTS = 5
 # Mean loss and its gradient at packed parameters.
 Mean = Callable[[Array], tuple[float, Array]]
 
@@ -241,12 +246,18 @@ class Ensemble(CalibrationMap):
         first = members.pack(np.tile(theta, (self.free, 1)), members.first_only())
         alone = _polish(mean, members, _polish(on_look, members, first))
         best = alone if members.size == 1 else _mix(mean, on_look, members, alone, first)
+        for _ in range(RESTARTS):  # sequential quadratic programming may end early where the curvature has misled it
+            if members.slope(best, *mean(best)) <= STATIONARY:
+                break
+            best = min([best, _polish_all(mean, members, best, 1e-15)], key=lambda packed: mean(packed)[0])
+        value, gradient = mean(best)
+        certify(type(self).__name__, members.slope(best, value, gradient), allowed=STATIONARY)
         theta, w = members.unpack(best)
         return {
             "theta_": theta,
             "member_weights_": keep_informative(w) if self.fixed else w,
             "log_floor_": floor,
-            "loss_": mean(best)[0],
+            "loss_": value,
         }
 
     def _member_log_proba(self, block: Block) -> Array:
@@ -291,6 +302,16 @@ class _Members:
 
     def first_only(self) -> Array:
         return np.asarray(np.eye(self.size)[0])
+
+    def slope(self, packed: Array, value: float, gradient: Array) -> float:
+        """How steep the loss still is, as a part of it: by moving weights, doubling slopes, adding 1 to intercepts."""
+        theta, w = self.unpack(packed)
+        in_theta, in_w = self.unpack(gradient)
+        lower = np.array(self.family.lower)
+        free = (theta > lower) | (in_theta < 0)
+        change = np.where(np.isfinite(lower), np.abs(theta), 1.0) * np.abs(in_theta) * free
+        gap = float(in_w @ w - in_w.min()) if len(w) > 1 else 0.0
+        return max(float(change.max()), gap) / max(value, LEAST_MEAN)
 
     def spread(self, alone: Array) -> list[Array]:
         """Starts around the single member: mixed with the others, and pushed apart from each other."""

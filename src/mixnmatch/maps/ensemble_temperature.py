@@ -467,6 +467,6 @@ def _promising(starts: list[Candidate]) -> list[Candidate]:
             abs(np.log(start.beta / other.beta)) < 0.1 and np.abs(start.weights - other.weights).max() < 0.1
             for other in kept
         )
-        if not near and start.value <= 1.005 * least:
+        if not near and start.value <= least + 0.005 * abs(least):
             kept.append(start)
     return kept

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
+from mixnmatch.maps._solve import certify
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.order_preserving import (
     Array,
@@ -168,6 +169,7 @@ class GaussianProcessCalibration(CalibrationMap):
             rough = _minimise(source.look(LOOK), prior, values, hyper, settings, 1e-6)
             values, hyper = rough.values, rough.hyper
         fit = _minimise(source, prior, values, hyper, settings, TOLERANCE)
+        certify(type(self).__name__, fit.left)
         better = fit.loss < before
         mean = fit.deviation if better else np.zeros(nodes.count)
         return {
@@ -270,6 +272,7 @@ class Fit:
     hessian: Array
     objective: float
     bend: Array  # gradient of half the logarithm of the determinant: a second pass finds it
+    left: float = np.inf  # part of the objective that the last step has gained
 
 
 def evaluate(statistic: Callable[[Array], Statistic], prior: Prior, values: Array, hyper: Array) -> Fit:
@@ -335,7 +338,8 @@ def _minimise(
                 trial = at(fit.values + length * (values - fit.values), fit.hyper)
                 length /= 3
         gain = fit.objective - trial.objective
-        fit = trial if gain > 0 else fit
+        left = max(gain, 0.0) / max(abs(fit.objective), np.finfo(float).tiny)
+        fit = replace(trial if gain > 0 else fit, left=left)
         if gain <= rounding and (joint or radius[0] < 1e-3):
             break
         radius = np.minimum(2 * radius, RADIUS) if joint else radius / 4

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.prepared import Prepared
-from mixnmatch.maps._solve import Point, Solution, bounded_step, certify, newton
+from mixnmatch.maps._solve import TOLERANCE, Point, Solution, bounded_step, certify, newton
 from mixnmatch.maps.base import BinaryMap
 from mixnmatch.maps.columns import Columns, labels, log_odds, log_odds_parts, take
 from mixnmatch.maps.temperature import check_loss
 
 Array = NDArray[np.float64]
 # Rows of a first look, from which the passes over many more rows start.
-LOOK, MUCH_MORE = 16384, 4
+LOOK, MUCH_MORE = 4096, 4
 # Slopes stay above this over the size of what they are of, so that the function increases strictly.
 SMALLEST_SLOPE = 1e-6
 
@@ -69,34 +69,48 @@ class LogisticMap(BinaryMap):
         else:
             targets = np.stack([np.zeros_like(negative), np.ones_like(positive)])
         look = Columns(columns.source.look(LOOK), columns.way)
-        theta, lower = self._start(look, floor, targets)
-        if self.smoothing and look.source.n_rows * MUCH_MORE < columns.source.n_rows:
-            theta = self._minimise(look, floor, targets, theta, lower).point.theta
-        found = self._minimise(columns, floor, targets, theta, lower)
+        few = look.source.n_rows * MUCH_MORE <= columns.source.n_rows
+        rows = self._problems(look, floor)
+        theta, lower = self._start(look, rows, targets)
+        if few and self.smoothing:
+            theta = self._minimise(look, rows, targets, theta, lower, tolerance=1e-4).point.theta
+        rows = self._problems(columns, floor) if look.source is not columns.source else rows
+        found = self._minimise(columns, rows, targets, theta, lower)
         certify(type(self).__name__, found.residual)
         return {"coef_": found.point.theta, "log_floor_": floor, "loss_": found.point.value / entry_weight}
 
-    def _start(self, look: Columns, floor: float, targets: Array) -> tuple[Array, Array]:
-        """Parameters that say the base rate whatever the score, and lower bounds.
+    def _problems(self, columns: Columns, floor: float) -> Prepared:
+        return Prepared.of(columns.source, logistic_problems, columns.way, self, floor)
 
-        There no probability is saturated, and the curvature gives the scale of the features; slopes stay above a small
-        part of what matters on that scale, so that the function increases strictly.
+    def _start(self, look: Columns, rows: Prepared, targets: Array) -> tuple[Array, Array]:
+        """Parameters to start from, and lower bounds.
+
+        At the base rate, whatever the score, no probability is saturated, and the curvature gives the scale of the
+        features: slopes stay above a small part of what matters on that scale, so that the function increases strictly.
+        Slopes of 1 are the better start where they have the lower loss.
         """
         n, positive = look.entry_weight(), look.positive_weights()
         rate = np.clip((positive * targets[1] + (n - positive) * targets[0]) / n, 1e-12, 1 - 1e-12)
         theta = np.zeros((look.n_problems, self._n_features + 1))
         theta[:, -1] = np.log(rate / (1 - rate))
-        rows = Prepared.of(look.source, logistic_problems, look.way, self, floor)
-        curvature = rows.total(logistic_statistic, theta, targets, "nll")[2]
+        value, _, curvature = rows.total(logistic_statistic, theta, targets, "nll")
         squares = np.einsum("kpp->kp", curvature)
         size = np.sqrt(squares[:, :-1] / np.maximum(squares[:, -1:], np.finfo(float).tiny))
         lower = np.full(theta.shape, -np.inf)
         lower[:, :-1] = SMALLEST_SLOPE / np.where(size > 0, size, 1.0)
-        return np.maximum(theta, lower), lower
+        slopes_of_one = np.append(np.ones(self._n_features), 0.0) + np.zeros(theta.shape)
+        better = rows.total(logistic_statistic, slopes_of_one, targets, "nll")[0] < value
+        return np.maximum(np.where(better[:, None], slopes_of_one, theta), lower), lower
 
-    def _minimise(self, columns: Columns, floor: float, targets: Array, start: Array, lower: Array) -> Solution:
-        rows = Prepared.of(columns.source, logistic_problems, columns.way, self, floor)
-
+    def _minimise(
+        self,
+        columns: Columns,
+        rows: Prepared,
+        targets: Array,
+        start: Array,
+        lower: Array,
+        tolerance: float = TOLERANCE,
+    ) -> Solution:
         def at(theta: Array) -> Point:
             return Point(theta, *rows.total(logistic_statistic, theta, targets, self.loss))
 
@@ -106,6 +120,8 @@ class LogisticMap(BinaryMap):
             lambda point: bounded_step(point, lower),
             weight=columns.entry_weight(),
             project=lambda theta: np.maximum(theta, lower),
+            tolerance=tolerance,
+            unseen=True,
         )
 
     def _transform_columns(self, block: Block, way: str) -> Array:

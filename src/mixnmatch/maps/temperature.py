@@ -163,18 +163,17 @@ def fit_beta(source: Rows, loss: str, floor: float, *, tolerance: float | None =
     # Float32 kernels round beta: evaluated where rounding changes nothing, one last Newton step is exact enough.
     single = source.scores.dtype == np.float32 and not source.chain
     tolerance = tolerance or (1e-5 if single else 1e-10)
-    # At beta = 0 nothing is saturated: slope and curvature there give the scale of the scores, whatever it is.
-    _, slope, curvature = look.total(_nll_statistic, 0.0, floor)
+    # At beta = 0 nothing is saturated: the curvature there gives the scale of the scores, whatever it is.
+    curvature = look.total(_nll_statistic, 0.0, floor)[2]
     if curvature <= 0:  # constant scores, in the first look at least
-        _, slope, curvature = source.total(_nll_statistic, 0.0, floor)
+        curvature = source.total(_nll_statistic, 0.0, floor)[2]
     if curvature <= 0:
         statistic = _nll_statistic if loss == "nll" else _brier_statistic
         return Fitted(1.0, float(source.total(statistic, 1.0, floor)[0] / source.total_weight()))
     unit = min(float(np.sqrt(look.total_weight() / curvature)), STEEPEST)  # spread of the scores is 1 / unit
-    start = unit if slope >= 0 else min(-slope / curvature, unit)
-    starts = [start]
+    starts = [unit]
     if look is not source or loss == "brier":
-        first = _fit_nll(look, start, unit, floor, tolerance=1e-2)
+        first = _fit_nll(look, unit, unit, floor, tolerance=1e-2)
         starts = [first.beta, unit] if first.bound == "uniform" else [first.beta]
     if loss == "nll":
         return _fit_nll(source, starts[0], unit, floor, tolerance=tolerance, single=single)
