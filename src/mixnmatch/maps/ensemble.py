@@ -16,6 +16,7 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import Shared, asked_backend
 from mixnmatch._engine.prepared import Prepared
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import SMALLEST_PROBABILITY
 from mixnmatch.maps._solve import LEAST_MEAN, certify
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.columns import Columns, log_odds_parts
@@ -23,6 +24,8 @@ from mixnmatch.maps.logistic import SMALLEST_SLOPE, BetaScaling, LogisticMap, Pl
 from mixnmatch.maps.temperature import LOOK, check_loss, fit_beta, keep_informative, log_softmax
 
 Array = NDArray[np.float64]
+# The steepest single member that an ensemble starts from.
+STEEPEST_SLOPE = 1e4
 # Sums of g below this are taken in logarithms.
 TINY = 1e-250
 # Rows on which the first start is sought: it only has to be in the right valley.
@@ -139,7 +142,8 @@ class LogisticFamily:
         """The pooled binary map."""
         binary: LogisticMap = BetaScaling(loss=loss) if self.beta else PlattScaling(loss=loss)
         found: Array = binary._fit_columns(Columns(source, "pooled"))["coef_"][0]
-        return found
+        # Scores that are all but tied say nothing that a mixture could be built on.
+        return found if found[:-1].max() <= STEEPEST_SLOPE else np.array(self.identity)
 
 
 # Members beyond this are no ensemble that data could tell apart.
@@ -196,11 +200,11 @@ class Ensemble(CalibrationMap):
 
     accuracy_preserving = True
     injective = True
-    _fitted: ClassVar[tuple[str, ...]] = ("theta_", "member_weights_", "log_floor_", "loss_")
+    _fitted: ClassVar[tuple[str, ...]] = ("theta_", "member_weights_", "probability_floor_", "loss_")
 
     theta_: Array
     member_weights_: Array
-    log_floor_: float
+    probability_floor_: float
     loss_: float
 
     def __init__(
@@ -236,7 +240,7 @@ class Ensemble(CalibrationMap):
         return FAMILIES[self.family] if isinstance(self.family, str) else self.family
 
     def _fit(self, source: Rows) -> dict[str, Any]:
-        family, floor = self._family(), source.log_floor()
+        family, floor = self._family(), max(source.probability_floor(), SMALLEST_PROBABILITY)
         members = _Members(family, self.free, bool(self.fixed), self.loss, floor)
 
         look = source.look(LOOK)
@@ -256,13 +260,13 @@ class Ensemble(CalibrationMap):
         return {
             "theta_": theta,
             "member_weights_": keep_informative(w) if self.fixed else w,
-            "log_floor_": floor,
+            "probability_floor_": floor,
             "loss_": value,
         }
 
     def _member_log_proba(self, block: Block) -> Array:
         """Logarithms of what each member puts out, in the order of the weights."""
-        log_p, log_not = log_odds_parts(block, "each", self.log_floor_)
+        log_p, log_not = log_odds_parts(block, "each", self.probability_floor_)
         family = self._family()
         logs = [log_softmax(family.log_g(log_p, log_not, theta)) for theta in self.theta_]
         if self.fixed:

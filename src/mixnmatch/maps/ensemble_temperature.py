@@ -85,12 +85,12 @@ class EnsembleTemperatureScaling(CalibrationMap):
 
     accuracy_preserving = True
     injective = True
-    _fitted: ClassVar[tuple[str, ...]] = ("beta_", "member_weights_", "log_floor_", "loss_", "backend_")
+    _fitted: ClassVar[tuple[str, ...]] = ("beta_", "member_weights_", "probability_floor_", "loss_", "backend_")
     _block_bytes = ONE_KERNEL_BYTES
 
     beta_: float
     member_weights_: Vector
-    log_floor_: float
+    probability_floor_: float
     loss_: float
     backend_: str
 
@@ -109,7 +109,7 @@ class EnsembleTemperatureScaling(CalibrationMap):
         check_loss(self.loss)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
-        floor = source.log_floor()
+        floor = source.probability_floor()
         beta_ts = fit_beta(source, self.loss, floor, tolerance=1e-3).beta
         fit = _fit_nll if self.loss == "nll" else _fit_brier
         best = fit(source, beta_ts, floor)
@@ -117,16 +117,16 @@ class EnsembleTemperatureScaling(CalibrationMap):
         return {
             "beta_": best.beta,
             "member_weights_": keep_informative(best.weights),
-            "log_floor_": floor,
+            "probability_floor_": floor,
             "loss_": best.value / source.total_weight(),
             "backend_": source.backend,
         }
 
     def _proba_into(self, block: Block, out: NDArray[Any]) -> None:
-        block.kernels.mixture_into(block.log_scores(self.log_floor_), self.beta_, self.member_weights_, out)
+        block.kernels.mixture_into(block.log_scores(self.probability_floor_), self.beta_, self.member_weights_, out)
 
     def _log_proba(self, block: Block) -> Vector:
-        u = block.log_scores(self.log_floor_).astype(np.float64)
+        u = block.log_scores(self.probability_floor_).astype(np.float64)
         u -= row_maxima(u)[:, None]
         w1, w2, w3 = self.member_weights_
         mixed = w1 * _shares(self.beta_ * u)

@@ -127,7 +127,7 @@ class GaussianProcessCalibration(CalibrationMap):
         "deviation_",
         "deviation_std_",
         "bound_",
-        "log_floor_",
+        "probability_floor_",
         "loss_",
         "backend_",
     )
@@ -140,7 +140,7 @@ class GaussianProcessCalibration(CalibrationMap):
     deviation_: Array
     deviation_std_: Array
     bound_: str | None
-    log_floor_: float
+    probability_floor_: float
     loss_: float
     backend_: str
 
@@ -156,7 +156,7 @@ class GaussianProcessCalibration(CalibrationMap):
             raise ValueError(msg)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
-        floor = source.log_floor()
+        floor = source.probability_floor()
         beta = fit_beta(source, "nll", floor).beta
         nodes = Nodes.of(source.n_classes)
         prior = Prior(nodes, int(self.n_inducing))
@@ -181,7 +181,7 @@ class GaussianProcessCalibration(CalibrationMap):
             "deviation_": mean,
             "deviation_std_": np.sqrt(np.diag(fit.covariance)),
             "bound_": None if better else "temperature",
-            "log_floor_": floor,
+            "probability_floor_": floor,
             "loss_": min(fit.loss, before) / source.total_weight(),
             "backend_": source.backend,
         }
@@ -192,7 +192,7 @@ class GaussianProcessCalibration(CalibrationMap):
 
     def _log_proba(self, block: Block) -> Array:
         nodes = Nodes.of(block.values.shape[1])
-        x = tempered(block, self.log_floor_, self.beta_)
+        x = tempered(block, self.probability_floor_, self.beta_)
         return log_softmax(interpolate(x, *nodes.locate(x), self.deviation_))
 
 

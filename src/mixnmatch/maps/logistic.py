@@ -31,11 +31,11 @@ class LogisticMap(BinaryMap):
 
     strictly_increasing = True
     injective = True
-    _fitted: ClassVar[tuple[str, ...]] = ("coef_", "log_floor_", "loss_")
+    _fitted: ClassVar[tuple[str, ...]] = ("coef_", "probability_floor_", "loss_")
     _n_features: ClassVar[int]
 
     coef_: Array
-    log_floor_: float
+    probability_floor_: float
     loss_: Array
 
     def __init__(
@@ -61,7 +61,7 @@ class LogisticMap(BinaryMap):
         raise NotImplementedError(type(self).__name__)
 
     def _fit_columns(self, columns: Columns) -> dict[str, Any]:
-        floor = columns.source.log_floor()
+        floor = columns.source.probability_floor()
         entry_weight, positive = columns.entry_weight(), columns.positive_weights()
         negative = entry_weight - positive
         if self.smoothing:
@@ -70,19 +70,29 @@ class LogisticMap(BinaryMap):
             targets = np.stack([np.zeros_like(negative), np.ones_like(positive)])
         look = Columns(columns.source.look(LOOK), columns.way)
         few = look.source.n_rows * MUCH_MORE <= columns.source.n_rows
-        rows = self._problems(look, floor)
-        theta, lower = self._start(look, rows, targets)
+        centre = self._centre(look, floor)
+        rows = self._problems(look, floor, centre)
+        theta, lower = self._start(look, rows, targets, centre)
         if few and self.smoothing:
             theta = self._minimise(look, rows, targets, theta, lower, tolerance=1e-4).point.theta
-        rows = self._problems(columns, floor) if look.source is not columns.source else rows
+        rows = self._problems(columns, floor, centre) if look.source is not columns.source else rows
         found = self._minimise(columns, rows, targets, theta, lower)
         certify(type(self).__name__, found.residual)
-        return {"coef_": found.point.theta, "log_floor_": floor, "loss_": found.point.value / entry_weight}
+        coefficients = found.point.theta.copy()
+        coefficients[:, -1] -= np.sum(coefficients[:, :-1] * centre, axis=1)
+        return {"coef_": coefficients, "probability_floor_": floor, "loss_": found.point.value / entry_weight}
 
-    def _problems(self, columns: Columns, floor: float) -> Prepared:
-        return Prepared.of(columns.source, logistic_problems, columns.way, self, floor)
+    def _problems(self, columns: Columns, floor: float, centre: Array) -> Prepared:
+        return Prepared.of(columns.source, logistic_problems, columns.way, self, floor, centre)
 
-    def _start(self, look: Columns, rows: Prepared, targets: Array) -> tuple[Array, Array]:
+    def _centre(self, look: Columns, floor: float) -> Array:
+        """Mean of the features of each problem: about it, scores that hardly differ can still be told apart."""
+        rows = self._problems(look, floor, np.zeros((look.n_problems, self._n_features)))
+        flat = np.zeros((look.n_problems, self._n_features + 1))
+        curvature = rows.total(logistic_statistic, flat, np.zeros((2, look.n_problems)), "nll")[2]
+        return np.asarray(curvature[:, :-1, -1] / curvature[:, -1:, -1])
+
+    def _start(self, look: Columns, rows: Prepared, targets: Array, centre: Array) -> tuple[Array, Array]:
         """Parameters to start from, and lower bounds.
 
         At the base rate, whatever the score, no probability is saturated, and the curvature gives the scale of the
@@ -98,9 +108,9 @@ class LogisticMap(BinaryMap):
         size = np.sqrt(squares[:, :-1] / np.maximum(squares[:, -1:], np.finfo(float).tiny))
         lower = np.full(theta.shape, -np.inf)
         lower[:, :-1] = SMALLEST_SLOPE / np.where(size > 0, size, 1.0)
-        slopes_of_one = np.append(np.ones(self._n_features), 0.0) + np.zeros(theta.shape)
-        better = rows.total(logistic_statistic, slopes_of_one, targets, "nll")[0] < value
-        return np.maximum(np.where(better[:, None], slopes_of_one, theta), lower), lower
+        identity = np.column_stack([np.ones_like(centre), centre.sum(axis=1)])
+        better = rows.total(logistic_statistic, identity, targets, "nll")[0] < value
+        return np.maximum(np.where(better[:, None], identity, theta), lower), lower
 
     def _minimise(
         self,
@@ -125,7 +135,7 @@ class LogisticMap(BinaryMap):
         )
 
     def _transform_columns(self, block: Block, way: str) -> Array:
-        first, second = self._features(block, way, self.log_floor_)
+        first, second = self._features(block, way, self.probability_floor_)
         x = first * self.coef_[:, 0]
         if second is not None:
             x += second * self.coef_[:, 1]
@@ -152,11 +162,12 @@ class Problems:
     kernels: ModuleType
 
 
-def logistic_problems(block: Block, way: str, which: LogisticMap, floor: float) -> Problems:
-    """The binary problems of a block as the kernels read them."""
+def logistic_problems(block: Block, way: str, which: LogisticMap, floor: float, centre: Array) -> Problems:
+    """The binary problems of a block as the kernels read them, features less their ``centre``."""
     positive, weight = labels(block, way)
-    first, second = (None if x is None else np.ascontiguousarray(x.T) for x in which._features(block, way, floor))
-    assert first is not None
+    first, second = which._features(block, way, floor)
+    first = np.ascontiguousarray(first.T) - centre[:, :1]
+    second = None if second is None else np.ascontiguousarray(second.T) - centre[:, 1:]
     weight = np.ones(first.shape[1]) if weight is None else weight
     return Problems(first, second, np.ascontiguousarray(positive.T), weight, block.kernels)
 

@@ -107,13 +107,13 @@ class IntraOrderPreserving(CalibrationMap):
 
     accuracy_preserving = True
     injective = True
-    _fitted: ClassVar[tuple[str, ...]] = ("beta_", "knots_", "slopes_", "log_floor_", "loss_", "backend_")
+    _fitted: ClassVar[tuple[str, ...]] = ("beta_", "knots_", "slopes_", "probability_floor_", "loss_", "backend_")
     _block_bytes: ClassVar[dict[str, int]] = {"numpy": 1 << 19, "numba": 1 << 19}  # several tables beside the block
 
     beta_: float
     knots_: Array
     slopes_: Array
-    log_floor_: float
+    probability_floor_: float
     loss_: float
     backend_: str
 
@@ -144,7 +144,7 @@ class IntraOrderPreserving(CalibrationMap):
             raise ValueError(msg)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
-        floor = source.log_floor()
+        floor = source.probability_floor()
         beta = fit_beta(source, self.loss, floor).beta
         every = Nodes.of(source.n_classes)
         rows = nll_statistic if self.loss == "nll" else brier_statistic
@@ -163,7 +163,7 @@ class IntraOrderPreserving(CalibrationMap):
             "beta_": beta,
             "knots_": knots,
             "slopes_": slopes,
-            "log_floor_": floor,
+            "probability_floor_": floor,
             "loss_": (found.point.value - 0.5 * ridge * float(np.sum((slopes - 1) ** 2))) / n,
             "backend_": source.backend,
         }
@@ -175,7 +175,7 @@ class IntraOrderPreserving(CalibrationMap):
     def _log_proba(self, block: Block) -> Array:
         nodes = Nodes.of(block.values.shape[1])
         deviation = _overlap(nodes, self.knots_) @ (self.slopes_ - 1)
-        x = tempered(block, self.log_floor_, self.beta_)
+        x = tempered(block, self.probability_floor_, self.beta_)
         return log_softmax(interpolate(x, *nodes.locate(x), deviation))
 
 

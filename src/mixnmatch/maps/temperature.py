@@ -74,11 +74,11 @@ class TemperatureScaling(CalibrationMap):
 
     accuracy_preserving = True
     injective = True
-    _fitted: ClassVar[tuple[str, ...]] = ("beta_", "log_floor_", "loss_", "bound_", "backend_")
+    _fitted: ClassVar[tuple[str, ...]] = ("beta_", "probability_floor_", "loss_", "bound_", "backend_")
     _block_bytes = ONE_KERNEL_BYTES
 
     beta_: float
-    log_floor_: float
+    probability_floor_: float
     loss_: float
     bound_: str | None
     backend_: str
@@ -98,22 +98,22 @@ class TemperatureScaling(CalibrationMap):
         check_loss(self.loss)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
-        floor = source.log_floor()
+        floor = source.probability_floor()
         fitted = fit_beta(source, self.loss, floor)
         certify(type(self).__name__, fitted.residual)
         return {
             "beta_": fitted.beta,
-            "log_floor_": floor,
+            "probability_floor_": floor,
             "loss_": fitted.loss,
             "bound_": fitted.bound,
             "backend_": source.backend,
         }
 
     def _proba_into(self, block: Block, out: NDArray[Any]) -> None:
-        block.kernels.softmax_into(block.log_scores(self.log_floor_), self.beta_, out)
+        block.kernels.softmax_into(block.log_scores(self.probability_floor_), self.beta_, out)
 
     def _log_proba(self, block: Block) -> NDArray[np.float64]:
-        return log_softmax(np.asarray(self.beta_ * block.log_scores(self.log_floor_), dtype=np.float64))
+        return log_softmax(np.asarray(self.beta_ * block.log_scores(self.probability_floor_), dtype=np.float64))
 
 
 def check_loss(loss: str) -> None:
