@@ -20,10 +20,12 @@ from mixnmatch._engine.scores import SMALLEST_PROBABILITY
 from mixnmatch.maps._solve import LEAST_MEAN, certify
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.columns import Columns, log_odds_parts
-from mixnmatch.maps.logistic import SMALLEST_SLOPE, BetaScaling, LogisticMap, PlattScaling
+from mixnmatch.maps.logistic import BetaScaling, LogisticMap, PlattScaling
 from mixnmatch.maps.temperature import LOOK, check_loss, fit_beta, keep_informative, log_softmax
 
 Array = NDArray[np.float64]
+# Slopes stay above this, so that members increase strictly.
+SMALLEST_SLOPE = 1e-6
 # The steepest single member that an ensemble starts from.
 STEEPEST_SLOPE = 1e4
 # Sums of g below this are taken in logarithms.

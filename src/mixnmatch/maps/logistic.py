@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 # Rows of a first look, from which the passes over many more rows start.
 LOOK, MUCH_MORE = 4096, 4
 # Slopes stay above this over the size of what they are of, so that the function increases strictly.
-SMALLEST_SLOPE = 1e-6
+SMALLEST_SLOPE = 1e-9
 
 
 class LogisticMap(BinaryMap):
