@@ -36,7 +36,10 @@ def cases(n_classes):
     found["separable"] = (np.eye(n_classes)[y] * 3 + 0.1 * rng.random(logits.shape), y)
     found["opposite"] = (-np.eye(n_classes)[y] * 3 + 0.1 * rng.random(logits.shape), y)
     found["tied"] = (np.round(logits), y)
-    found["tied and separable"] = (1.0 * ((np.eye(n_classes)[y] + np.eye(n_classes)[(y + (y == 0)) % n_classes]) > 0), y)
+    found["tied and separable"] = (
+        1.0 * ((np.eye(n_classes)[y] + np.eye(n_classes)[(y + (y == 0)) % n_classes]) > 0),
+        y,
+    )
     found["heavy tails"] = (logits * np.exp(4 * rng.normal(size=(n, 1))), y)
     found["rare class"] = (logits, np.where(rng.random(n) < 0.01, n_classes - 1, np.minimum(y, n_classes - 2)))
     found["huge"] = (logits * 1e7, y)
@@ -54,11 +57,18 @@ def weights_of(y, weighted):
 
 def least(function, starts, scale, bounds=None):
     """The least value that L-BFGS-B finds from several starts, parameters in units of ``scale``; repeated restarts."""
+
+    def scaled(x):
+        value, slope = function(x * scale)
+        return value, slope * scale
+
     best = np.inf
     for start in starts:
         x = np.asarray(start, dtype=float) / scale
         for _ in range(4):
-            box = None if bounds is None else [(None if b is None else b / s) for b, s in zip(bounds, scale, strict=True)]
+            box = (
+                None if bounds is None else [(None if b is None else b / s) for b, s in zip(bounds, scale, strict=True)]
+            )
             found = minimize(
                 lambda x: (lambda value, slope: (value, slope * scale))(*function(x * scale)),
                 x,
@@ -150,7 +160,9 @@ def test_logistic_maps(name, kind, n_classes, weighted):
         found = coefficients[row]
         # Rounding: slopes of 1e9 times features near 1 leave an intercept as the difference of large numbers.
         own = np.append(found[:-1] * size, found[-1] + found[:-1] @ centre)
-        best = least(loss, [np.append(0.01 * np.ones(x.shape[1]), 0.0), own], np.ones(len(own)), [0.0] * x.shape[1] + [None])
+        best = least(
+            loss, [np.append(0.01 * np.ones(x.shape[1]), 0.0), own], np.ones(len(own)), [0.0] * x.shape[1] + [None]
+        )
         assert loss(own)[0] <= best * (1 + RELATIVE)
         assert (found[:-1] > 0).all()
 
@@ -159,7 +171,9 @@ def linear_loss(fitted, logits, y, w):
     """Penalised mean loss of a member of the softmax-linear family in its own parameters, and where it was found."""
     source = read_rows(logits, y, w, logits=True)
     problem = fitted._problem(source)
-    penalty = fitted._odir(source, problem, fitted.strength_) if hasattr(fitted, "strength_") else fitted._penalty(source)
+    penalty = (
+        fitted._odir(source, problem, fitted.strength_) if hasattr(fitted, "strength_") else fitted._penalty(source)
+    )
     n_classes = logits.shape[1]
     ridge = ridge_vector(penalty, problem, n_classes)
     s = problem.beta * log_softmax(logits, axis=1)

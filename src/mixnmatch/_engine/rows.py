@@ -262,7 +262,13 @@ class Rows:
         return self.total(_class_weights, self.n_classes)
 
     def probability_floor(self) -> float:
-        """What a probability of 0 is read as in logarithms: half of the smallest positive one among these rows."""
+        """What a probability of 0 is read as in logarithms: half of the smallest positive one among these samples.
+
+        It is at least 1e-37, and 0 (no floor) for logits. New samples are read with the floor of the calibration set,
+        so that a zero never seen before counts for little more than the smallest probability seen. Of several rules
+        this one has the least held-out log loss for all maps that take logarithms, on forests, naive Bayes and nearest
+        neighbours (benchmarks/zero_floor.py).
+        """
         if not self.chain and self.scores.logits:
             return 0.0
         smallest = self.total(_smallest_positive, combine=min)

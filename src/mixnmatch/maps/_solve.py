@@ -1,9 +1,9 @@
 """How maps are fitted: one damped Newton method, one search in one dimension, one certificate of the optimum.
 
-A fit counts as finished when the quadratic model of its loss promises to lower it by less than ``CERTIFIED`` of it. That
-promise is the squared Newton decrement g' H^-1 g, the size of the gradient in the only scale that does not change when
-scores or parameters are rescaled; under constraints the step is the best feasible one, and the promise measures how far
-the Karush-Kuhn-Tucker conditions are from being met. A fit that ends above it raises a ConvergenceWarning.
+A fit counts as finished when the quadratic model of its loss promises to lower it by less than ``CERTIFIED`` of it.
+That promise is the squared Newton decrement g' H^-1 g, the size of the gradient in the only scale that does not change
+when scores or parameters are rescaled. Under constraints the step is the best feasible one, and the promise measures
+how far the Karush-Kuhn-Tucker conditions are from being met. A fit that ends above it gives a ConvergenceWarning.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def _next_beta(beta: float, step: float, slope: float, below: float, above: floa
 
 
 def certify(who: str, residual: float, *, allowed: float = CERTIFIED) -> None:
-    """Warn unless a fit has reached its optimum: ``residual`` is the relative fall of the loss that is still promised."""
+    """Warn unless a fit has reached its optimum: ``residual`` is the relative fall of the loss still promised."""
     if residual <= allowed:
         return
     from sklearn.exceptions import ConvergenceWarning

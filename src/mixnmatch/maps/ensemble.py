@@ -36,8 +36,8 @@ START = 256
 LOOSE = 1e-8
 # Passes over all rows that a fit makes, about.
 PASSES = 10
-# A fit is at a stationary point when no parameter changes the loss faster than this part of it. The loss is smooth: what
-# could still be gained is about the square.
+# A fit is at a stationary point when no parameter changes the loss faster than this part of it. The loss is smooth:
+# what could still be gained is about the square.
 STATIONARY = 1e-4
 RESTARTS = 5
 # Mean loss and its gradient at packed parameters.

@@ -68,7 +68,8 @@ class EnsembleTemperatureScaling(CalibrationMap):
     have several local optima in t. A scan over t on a sample of the rows finds the promising ones, each is refined on
     all rows, and the best is kept together with the optimum at the temperature of temperature scaling, so that the loss
     on the calibration set is never above that of temperature scaling, of the identity, of the uniform prediction or of
-    fitting t first and the weights afterwards.
+    fitting t first and the weights afterwards. Where no label is behind another class there is no error to learn from,
+    and the map is temperature scaling (see ``bound_`` of :class:`TemperatureScaling`).
 
     References
     ----------
@@ -110,9 +111,11 @@ class EnsembleTemperatureScaling(CalibrationMap):
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         floor = source.probability_floor()
-        beta_ts = fit_beta(source, self.loss, floor, tolerance=1e-3).beta
-        fit = _fit_nll if self.loss == "nll" else _fit_brier
-        best = fit(source, beta_ts, floor)
+        alone = fit_beta(source, self.loss, floor, tolerance=1e-3)
+        if alone.bound == "separable":  # no error to learn weights from: as certain as temperature scaling, no more
+            best = Candidate(alone.beta, np.eye(3)[0], alone.loss * source.total_weight(), alone.residual)
+        else:
+            best = (_fit_nll if self.loss == "nll" else _fit_brier)(source, alone.beta, floor)
         certify(type(self).__name__, best.residual)
         return {
             "beta_": best.beta,

@@ -19,8 +19,8 @@ Array = NDArray[np.float64]
 SINGLE_FROM = 400
 # Numbers of about this size are added up in float32 with an error of a few 1e-6.
 SINGLE_TO = 200.0
-# Scores are brought to a common scale by temperature scaling, but by no more than this: log-probabilities of classes that
-# are nearly tied are all about -log L, and what is lost to rounding in them grows with the factor.
+# Scores are brought to a common scale by temperature scaling, but by no more than this: log-probabilities of classes
+# that are nearly tied are all about -log L, and what is lost to rounding in them grows with the factor.
 STEEPEST_LINEAR = 1e4
 
 

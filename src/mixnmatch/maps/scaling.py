@@ -173,9 +173,9 @@ class DirichletScaling(SoftmaxLinear):
     strength : float, optional
         The strength lambda. If not given it is chosen on a fifth of the samples from one warm-started path of
         strengths, and the map is fitted to all samples with it. Samples with equal scores are on the same side of that
-        split: a weight of k equals k repetitions here too, unless almost all scores are equal. The path goes down from 10000 by half powers of ten, above 200
-        classes by whole ones from L^4 / 2n on, where the ridge is that of SMS; it ends when a power of ten has brought
-        nothing.
+        split: a weight of k equals k repetitions here too, unless almost all scores are equal. The path goes down from
+        10000 by half powers of ten, above 200 classes by whole ones from L^4 / 2n on, where the ridge is that of SMS;
+        it ends when a power of ten has brought nothing.
     loss : {"nll", "brier"}
         What is minimised on the calibration set.
     random_state : int
@@ -229,9 +229,7 @@ class DirichletScaling(SoftmaxLinear):
         if strength is None:
             strength, start = self._search(source, problem)
         rows = scaled_rows(source, problem)
-        theta, value = solve(
-            rows, problem, self._odir(source, problem, strength), start, who=type(self).__name__
-        )
+        theta, value = solve(rows, problem, self._odir(source, problem, strength), start, who=type(self).__name__)
         return {**self._attributes(problem, theta, value, source.n_classes), "strength_": float(strength)}
 
     def _odir(self, source: Rows, problem: Problem, strength: float) -> Penalty:
@@ -257,7 +255,6 @@ class DirichletScaling(SoftmaxLinear):
             if value < least:
                 best, least, kept = strength, value, theta
         return best, kept
-
 
     def _split(self, source: Rows) -> tuple[Rows, Rows] | None:
         """About four fifths of the samples, and the others; None if there is no such split.
