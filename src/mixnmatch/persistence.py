@@ -30,6 +30,8 @@ _COMMON = ("classes_", "n_classes_", "total_weight_")
 # Attributes that only some fitted maps have.
 _OPTIONAL = ("columns_",)
 _DTYPES = ("<f8", "<i8")
+# Attributes that had another name in earlier files.
+RENAMED = {"log_floor_": "probability_floor_"}
 
 
 class MapFileError(ValueError):
@@ -233,6 +235,8 @@ def _decode_map(value: dict[str, Any]) -> CalibrationMap:
     kind = _class(value["type"])
     made = kind(**_decode_params(value["params"]))
     fitted = value["fitted"]
+    if isinstance(fitted, dict):
+        fitted = {RENAMED.get(key, key): item for key, item in fitted.items()}
     expected = {*kind._fitted, *_COMMON}
     if not isinstance(fitted, dict) or set(fitted) - set(_OPTIONAL) != expected:
         msg = f"the attributes of a {kind.__name__} are not {sorted(expected)}"

@@ -67,7 +67,7 @@ def test_logits_and_their_probabilities_give_the_same_map(name, problem):
     np.testing.assert_allclose(from_logits, from_probabilities, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", [n for n in ALL if n not in ("crossed", "dirichlet", "auto")])
+@pytest.mark.parametrize("name", [n for n in ALL if n not in ("crossed", "auto")])
 def test_weights_are_repetitions(name):
     logits, y = make_problem(120, 3, seed=1)
     weight = np.random.default_rng(0).integers(0, 4, len(y))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine import kernels
 from mixnmatch._engine.along_rows import picked, row_maxima, row_sums, winners
 from mixnmatch._engine.folds import fold_of
-from mixnmatch._engine.scores import ROUNDING
+from mixnmatch._engine.scores import ROUNDING, SMALLEST_PROBABILITY
 
 
 class FittedMap(Protocol):
@@ -81,8 +81,14 @@ class Block:
         if self.form == "logits":
             return self.values
         if self.form == "log-probabilities":
-            return np.asarray(np.maximum(self.values, np.log(floor)))
-        return np.asarray(np.log(np.maximum(self.values, self.values.dtype.type(floor))))
+            return np.asarray(np.maximum(self.values, self.log_floor(floor)))
+        return np.asarray(np.log(np.maximum(self.values, self.values.dtype.type(max(floor, SMALLEST_PROBABILITY)))))
+
+    def log_floor(self, floor: float) -> float:
+        """Logarithm of the least probability that is read; logits need none, unless the map was fitted with one."""
+        if floor == 0 and self.form == "logits":
+            return -np.inf
+        return float(np.log(max(floor, SMALLEST_PROBABILITY)))
 
     def probabilities(self) -> NDArray[Any]:
         """Probabilities, in float64 unless they came in as float32 probabilities."""

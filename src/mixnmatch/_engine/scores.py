@@ -19,6 +19,8 @@ SUM_TOLERANCE = {"bfloat16": 2e-2, "float16": 1e-2, "float32": 1e-4, "float64": 
 ROUNDING = {"bfloat16": 0.0, "float16": 0.0, "float32": 1e-5, "float64": 1e-9}
 # Logits this far behind the largest of their row are as far behind as any: sums of squares of such numbers are finite.
 WIDEST = 1e9
+# No probability is read as less than this where logarithms are taken: float32 still holds it.
+SMALLEST_PROBABILITY = 1e-37
 # More bins than this would only take up memory.
 MOST_BINS = 1_000_000
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from mixnmatch._engine.scores import SMALLEST_PROBABILITY
 from mixnmatch.export.graph import GIVEN, OUTPUT, Graph, Tensor, log_softmax, softmax
 from mixnmatch.export.rows import GivenLogits, GivenProbabilities, GraphRows, Probabilities, Softmax
 from mixnmatch.export.search import CurveTables, PiecewiseTables
@@ -141,7 +142,7 @@ def _uniform(fitted: Uniform, rows: GraphRows) -> GraphRows:
 
 
 def _floor(fitted: Any, rows: GraphRows) -> Tensor:
-    return rows.graph.constant("floor", fitted.log_floor_)
+    return rows.graph.constant("floor", max(fitted.probability_floor_, SMALLEST_PROBABILITY))
 
 
 def _scaled(fitted: Any, rows: GraphRows) -> tuple[Tensor, Tensor]:
@@ -293,7 +294,10 @@ def _platt(fitted: PlattScaling, rows: GraphRows, way: str) -> Tensor:
 
 @lowering(BetaScaling, ShrunkenBetaScaling, ShrunkenPlattScaling)
 def _logistic(fitted: Any, rows: GraphRows, way: str) -> Tensor:
-    log_p, log_not = _log_odds_parts(rows, _floor(fitted, rows))
+    if isinstance(rows, GivenLogits) and fitted.probability_floor_ == 0:
+        log_p, log_not = _log_odds_parts_of_logits(rows)
+    else:
+        log_p, log_not = _log_odds_parts(rows, _floor(fitted, rows))
     parts = _taken(log_p, way), _taken(log_not, way)
     return _log_sigmoid(_logistic_argument(rows, *parts, _coefficients(fitted), "coef")).exp()
 
@@ -338,3 +342,16 @@ def _log_odds_parts(rows: GraphRows, floor: Tensor) -> tuple[Tensor, Tensor]:
     top = rows.graph.constant("columns", np.arange(rows.n_classes)).equals(p.argmax())
     others = top.choose(0.0, p).sum()
     return log_p, top.choose(others, 1.0 - p).at_least(floor).log()
+
+
+def _log_odds_parts_of_logits(rows: GivenLogits) -> tuple[Tensor, Tensor]:
+    """The same for logits, without a floor."""
+    log_p = log_softmax(rows.values)
+    if rows.n_classes == 2:
+        return log_p, log_p.column(1).beside(log_p.column(0))
+    p = rows.probabilities
+    top = rows.graph.constant("columns", np.arange(rows.n_classes)).equals(p.argmax())
+    others = top.choose(-1e30, log_p)
+    second = others.max()
+    rest = top.choose(0.0, (others - second).exp()).sum().log() + second
+    return log_p, top.choose(rest, top.choose(0.5, 1.0 - p).log())
