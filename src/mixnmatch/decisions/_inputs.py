@@ -1,0 +1,87 @@
+"""What all decision functions read: samples with or without labels, checked once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mixnmatch._engine.rows import Rows, refuse_dask
+from mixnmatch._engine.scores import is_number, read_scores
+from mixnmatch._engine.weights import read_weight
+from mixnmatch.evaluation.notion import Outcomes
+from mixnmatch.maps.base import read_rows
+
+
+def labelled(probs: Any, y: Any, sample_weight: Any = None, *, classes: Any = None, **settings: Any) -> Rows:
+    """Checked probabilities, labels and weights."""
+    return read_rows(probs, y, sample_weight, classes=column_names(probs, classes), **settings)
+
+
+def unlabelled(
+    probs: Any, sample_weight: Any = None, *, logits: bool = False, classes: Any = None, weights: str = "frequency"
+) -> Rows:
+    """Checked probabilities and weights, for decisions about samples whose labels are not known yet."""
+    table = read_scores(probs, logits=logits)
+    names = column_names(probs, classes)
+    if names is not None and len(names) != table.n_classes:
+        msg = f"classes must name each of the {table.n_classes} columns once, got {list(names)!r:.200}"
+        raise ValueError(msg)
+    return Rows(
+        table,
+        weight=read_weight(sample_weight, table.n_rows, weights=weights),
+        classes=None if names is None else np.asarray(names),
+    )
+
+
+def column_names(probs: Any, classes: Any) -> Any:
+    """Names of the classes: those given, or those of the columns of a data frame."""
+    columns = getattr(probs, "columns", None)
+    if classes is None and columns is not None and all(isinstance(name, str) for name in columns):
+        return np.asarray(list(columns))
+    return classes
+
+
+def positive_class(source: Rows, what: str) -> Outcomes:
+    """Probability of the positive class of each sample, whether the sample is positive, and its weight."""
+    if source.n_classes != 2:
+        msg = (
+            f"{what} is for two classes, the scores have {source.n_classes}; for one class k against the others "
+            "pass probs[:, k] and y == k"
+        )
+        raise ValueError(msg)
+    from mixnmatch.evaluation.notion import binary
+
+    return weighed(binary(in_memory(source, what).scores, source.labels, source.weight))
+
+
+def top_class(source: Rows, what: str) -> Outcomes:
+    """Confidence of each sample, whether the predicted class is the label, and the weight of the sample."""
+    from mixnmatch.evaluation.notion import top_label
+
+    return weighed(top_label(in_memory(source, what).scores, source.labels, source.weight))
+
+
+def in_memory(source: Rows, what: str) -> Rows:
+    """The source itself, unless it is on Dask: thresholds need sorted scores."""
+    refuse_dask(source, f"{what} sorts all samples")
+    return source
+
+
+def weighed(outcomes: Outcomes) -> Outcomes:
+    """Outcomes without the samples of weight zero."""
+    weight = outcomes.weight
+    if weight is None or weight.all():
+        return outcomes
+    kept = weight > 0
+    return Outcomes(outcomes.z[kept], outcomes.y[kept], weight[kept])
+
+
+def check_share(name: str, value: Any, *, one: bool = False) -> float:
+    """Raise an error unless ``value`` lies strictly between 0 and 1 (1 itself may be allowed)."""
+    if not is_number(value) or not 0 < value < 1:
+        if one and is_number(value) and value == 1:
+            return 1.0
+        msg = f"{name} must be between 0 and 1, got {value!r}"
+        raise ValueError(msg)
+    return float(value)
