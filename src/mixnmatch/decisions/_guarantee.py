@@ -12,6 +12,8 @@ Floats = NDArray[np.float64]
 
 # Sets of top-ranked samples that are tried, at most; each costs a share of the error probability.
 MOST_CANDIDATES = 20
+# Each set is larger than the one before by this factor at least: sets that are almost the same are not worth a share.
+LEAST_RATIO = 1.1
 
 
 def upper_limit(events: float, total: float, error: float) -> float:
@@ -124,8 +126,8 @@ def certify(ranked: Ranked, rate: float, error: float) -> Certified:
 def candidate_ranks(total: float, rate: float, error: float) -> Floats:
     """Ranks that are tried: from the fewest samples that could be certified to all, in equal ratios."""
     count = MOST_CANDIDATES
-    while count > 1 and _needed(rate, error / count) > total / 2:
-        count //= 2
+    while count > 1 and _needed(rate, error / count) * LEAST_RATIO ** (count - 1) > total:
+        count -= 1
     first = min(_needed(rate, error / count), total)
     return np.asarray(np.geomspace(first, total, count))
 

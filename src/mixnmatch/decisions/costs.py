@@ -205,7 +205,7 @@ def option_costs(block: Block, options: Floats) -> Floats:
 
 
 def _cheapest(block: Block, options: Floats) -> NDArray[np.intp]:
-    return option_costs(block, options).argmin(axis=1)
+    return np.asarray(option_costs(block, options).argmin(axis=1))
 
 
 def expected_cost(

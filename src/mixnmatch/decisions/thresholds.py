@@ -154,9 +154,7 @@ def threshold_for(
     return find(outcomes, float(target), confidence, source.scores.dtype)
 
 
-def _for_recall(
-    outcomes: Outcomes, target: float, confidence: float | None, dtype: np.dtype[np.floating]
-) -> Threshold:
+def _for_recall(outcomes: Outcomes, target: float, confidence: float | None, dtype: np.dtype[np.floating]) -> Threshold:
     positive = outcomes.y == 1
     weight = None if outcomes.weight is None else outcomes.weight[positive]
     if not positive.any():

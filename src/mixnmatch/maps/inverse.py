@@ -33,11 +33,16 @@ def inverse(fitted: CalibrationMap, p: Any) -> Any:
         raise ValueError(msg)
     _check_increasing(fitted)
     logits = bool(fitted._input_settings()["logits"])
+    ends = np.array([-WIDEST, WIDEST] if logits else [0.0, 1.0])
+    lowest, highest = fitted.predict_proba(ends)[:, 1]
+    q = wanted.ravel()
+    found = np.where(q > highest, np.inf, -np.inf)
+    inside = (q >= lowest) & (q <= highest)
     platt, share = _platt_of(fitted)
     if platt is not None:
-        found = _invert_platt(platt, (wanted.ravel() - share / 2) / (1 - share), logits=logits)
-    else:
-        found = _bisect(fitted, wanted.ravel(), logits=logits)
+        found[inside] = _invert_platt(platt, (q[inside] - share / 2) / (1 - share), logits=logits)
+    elif inside.any():
+        found[inside] = _bisect(fitted, q[inside], ends)
     return float(found[0]) if wanted.ndim == 0 else found.reshape(wanted.shape)
 
 
@@ -78,18 +83,14 @@ def _platt_of(fitted: CalibrationMap) -> tuple[PlattScaling | None, float]:
 def _invert_platt(platt: PlattScaling, p: Array, *, logits: bool) -> Array:
     """Closed form: p = sigmoid(a x + b), with x the score or its log-odds, which are held within the floor's."""
     slope, intercept = platt.coef_[0]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore"):  # a probability of 0 or 1 is that of the lowest or highest score
         x = (np.log(p) - np.log1p(-p) - intercept) / slope
-    x = np.where(p <= 0, -np.inf, np.where(p >= 1, np.inf, x))
-    if platt.on == "probability":
-        inside = np.clip(x, 0.0, 1.0)
-        with np.errstate(divide="ignore"):
-            found = np.log(inside) - np.log1p(-inside) if logits else inside
-        return np.where(x < 0, -np.inf, np.where(x > 1, np.inf, found))
+        if platt.on == "probability":
+            s = np.clip(x, 0.0, 1.0)
+            return np.asarray(np.log(s) - np.log1p(-s) if logits else s)
     widest = -math.log(platt.log_floor_)
-    beyond = np.where(x < -widest, -np.inf, np.where(x > widest, np.inf, 0.0))
-    inside = np.clip(x, -widest, widest)
-    return np.where(beyond != 0, beyond, inside if logits else _unclipped(inside, platt.log_floor_))
+    x = np.clip(x, -widest, widest)
+    return x if logits else _unclipped(x, platt.log_floor_)
 
 
 def _unclipped(x: Array, floor: float) -> Array:
@@ -101,24 +102,15 @@ def _unclipped(x: Array, floor: float) -> Array:
     return np.where(x > kink, floor * np.exp(x), np.where(x < -kink, 1 - floor * np.exp(-x), middle))
 
 
-def _bisect(fitted: CalibrationMap, p: Array, *, logits: bool) -> Array:
+def _bisect(fitted: CalibrationMap, p: Array, ends: Array) -> Array:
     """Smallest score in floating point whose calibrated probability is at least p: halve the numbers in between."""
-    ends = (-WIDEST, WIDEST) if logits else (0.0, 1.0)
-    low, high = (np.full(len(p), _ordinal(np.array([end]))[0]) for end in ends)
-
-    def reached(at: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return np.asarray(fitted.predict_proba(_number(at))[:, 1] >= p)
-
-    if not len(p):
-        return np.empty(0)
-    never, always = ~reached(high), reached(low)
-    at_lowest = np.asarray(fitted.predict_proba(_number(low))[:, 1] == p)
+    low, high = (np.full(len(p), place) for place in _ordinal(ends))
+    at_lowest = np.asarray(fitted.predict_proba(_number(low))[:, 1] >= p)
     while (high > low + 1).any():
         middle = (low & high) + ((low ^ high) >> 1)  # their mean, without a sum that overflows
-        enough = reached(middle)
+        enough = np.asarray(fitted.predict_proba(_number(middle))[:, 1] >= p)
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    found = np.where(always & at_lowest, ends[0], np.where(always, -np.inf, _number(high)))
-    return np.where(never, np.inf, found)
+    return np.where(at_lowest, ends[0], _number(high))
 
 
 def _ordinal(x: Array) -> NDArray[np.int64]:
