@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 # Sets of top-ranked samples that are tried, at most; each costs a share of the error probability.
-MOST_CANDIDATES = 20
-# Each set is larger than the one before by this factor at least: sets that are almost the same are not worth a share.
-LEAST_RATIO = 1.1
+MOST_CANDIDATES = 50
+# Sets differ by this factor on average, at least: sets that are almost the same are not worth a share.
+LEAST_RATIO = 1.05
 
 
 def upper_limit(events: float, total: float, error: float) -> float:
@@ -124,12 +124,20 @@ def certify(ranked: Ranked, rate: float, error: float) -> Certified:
 
 
 def candidate_ranks(total: float, rate: float, error: float) -> Floats:
-    """Ranks that are tried: from the fewest samples that could be certified to all, in equal ratios."""
+    """Ranks that are tried: from the fewest samples that could be certified to all.
+
+    They lie evenly on the scale m^(2/3), between even steps, which waste shares on large sets, and even ratios, which
+    are far apart there.
+    """
     count = MOST_CANDIDATES
     while count > 1 and _needed(rate, error / count) * LEAST_RATIO ** (count - 1) > total:
         count -= 1
     first = min(_needed(rate, error / count), total)
-    return np.asarray(np.geomspace(first, total, count))
+    ranks = np.linspace(first ** (2 / 3), total ** (2 / 3), count) ** 1.5
+    ranks[0] = first
+    if count > 1:
+        ranks[-1] = total
+    return np.asarray(ranks)
 
 
 def _needed(rate: float, error: float) -> float:

@@ -240,8 +240,8 @@ def coverage_for(
     -----
     Geifman and El-Yaniv (2017) search for the threshold by bisection, with a binomial limit at each step. Which
     thresholds the bisection tries depends on the labels, which their union bound over the steps does not cover. Here
-    the candidates are the m most confident samples for a fixed series of up to 20 numbers m, each with a
-    Clopper-Pearson limit at :math:`1 - (1 - \mathrm{confidence})/20`, so that the guarantee holds for any
+    the candidates are the m most confident samples for a fixed series of up to K = 50 numbers m, each with a
+    Clopper-Pearson limit at :math:`1 - (1 - \mathrm{confidence})/K`, so that the guarantee holds for any
     distribution and any ranking of the samples.
 
     References

@@ -128,8 +128,8 @@ def threshold_for(
     this is a limit for a quantile of the scores of positive samples and needs no correction for the choice of t.
 
     *Precision* need not be monotone in t. The candidates are the m highest-ranked samples for a fixed series of up to
-    20 numbers m. Each has a Clopper-Pearson limit at :math:`1 - (1 - \mathrm{confidence})/20`, so that all limits hold
-    together (Bonferroni). The threshold lies just above the score of the first sample left out.
+    K = 50 numbers m. Each has a Clopper-Pearson limit at :math:`1 - (1 - \mathrm{confidence})/K`, so that all limits
+    hold together (Bonferroni). The threshold lies just above the score of the first sample left out.
 
     Examples
     --------
