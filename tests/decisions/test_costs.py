@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from mixnmatch.decisions import CostMatrix, bayes_decisions, cost_threshold, expected_cost, realised_cost
 
-pandas = pytest.importorskip("pandas")
-
 
 def random_problem(seed, n=40, n_classes=3, n_decisions=4):
     rng = np.random.default_rng(seed)
@@ -111,6 +109,7 @@ def test_one_sample_has_no_standard_error():
 
 
 def test_a_data_frame_names_classes_and_decisions():
+    pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"approve": [200, 0], "reject": [0, 50]}, index=["bad", "good"])
     p = pandas.DataFrame({"good": [0.9, 0.5], "bad": [0.1, 0.5]})
     found = bayes_decisions(p, frame, abstain=30)
@@ -119,6 +118,9 @@ def test_a_data_frame_names_classes_and_decisions():
     assert float(expected_cost(p, frame, found)) == pytest.approx((20 + 25) / 2)
     assert float(realised_cost(found, ["bad", "good"], frame)) == pytest.approx((200 + 50) / 2)
     assert bayes_decisions(p.to_numpy(), frame, classes=["good", "bad"]).tolist() == ["approve", "reject"]
+    assert float(realised_cost(pandas.Series(found), ["bad", "good"], frame)) == pytest.approx(125)
+    with pytest.raises(ValueError, match="decision 0 of row 0 is not one of"):
+        realised_cost([0, 1], ["bad", "good"], frame)
     with pytest.raises(ValueError, match="name each class once"):
         bayes_decisions(p.rename(columns={"good": "fine"}), frame)
 

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# Sets of top-ranked samples that are tried, at most; each costs a share of the error probability.
-MOST_CANDIDATES = 50
+# Sets of top-ranked samples that are tried: each costs a share of the error probability. The best number grows with the
+# number of events that a set of all samples may hold (measured: coverage over n = 300 to 10,000 and rates of 3 to 20%).
+FEWEST_CANDIDATES, MOST_CANDIDATES, EVENTS_PER_CANDIDATE = 4, 50, 15
 # Sets differ by this factor on average, at least: sets that are almost the same are not worth a share.
 LEAST_RATIO = 1.05
 
@@ -129,7 +130,7 @@ def candidate_ranks(total: float, rate: float, error: float) -> Floats:
     They lie evenly on the scale m^(2/3), between even steps, which waste shares on large sets, and even ratios, which
     are far apart there.
     """
-    count = MOST_CANDIDATES
+    count = min(FEWEST_CANDIDATES + int(total * rate / EVENTS_PER_CANDIDATE), MOST_CANDIDATES)
     while count > 1 and _needed(rate, error / count) * LEAST_RATIO ** (count - 1) > total:
         count -= 1
     first = min(_needed(rate, error / count), total)

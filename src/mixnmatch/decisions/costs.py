@@ -109,21 +109,27 @@ class CostMatrix:
             msg = f"decisions must have shape ({n_rows},), one for each sample, got {given.shape}"
             raise ValueError(msg)
         if self.decisions is None:
-            known = np.arange(self.values.shape[1])
-            names = known if self.abstain is None else np.append(known, ABSTAIN_INDEX)
+            names = np.append(np.arange(self.values.shape[1]), [ABSTAIN_INDEX] * (self.abstain is not None)).astype(
+                np.intp
+            )
         else:
             names = np.asarray([*self.decisions, *([] if self.abstain is None else [ABSTAIN])])
-        found = given[:, None] == names if given.dtype.kind in "US" or len(names) < 64 else None
-        index = _positions(given, names) if found is None else np.where(found.any(axis=1), found.argmax(axis=1), -1)
+        index = _positions(given, names)
         if (index < 0).any():
             row = int(np.flatnonzero(index < 0)[0])
-            hint = "; pass abstain=, the cost of abstaining" if given[row] in (ABSTAIN, ABSTAIN_INDEX) else ""
-            msg = f"decision {given[row].item()!r} of row {row} is not one of {names.tolist()!r:.200}{hint}"
+            one = given[row].item() if hasattr(given[row], "item") else given[row]
+            hint = "; pass abstain=, the cost of abstaining" if one in (ABSTAIN, ABSTAIN_INDEX) else ""
+            msg = f"decision {one!r} of row {row} is not one of {names.tolist()!r:.200}{hint}"
             raise ValueError(msg)
-        return np.asarray(index, dtype=np.intp)
+        return index
 
 
 def _positions(given: NDArray[Any], names: NDArray[Any]) -> NDArray[np.intp]:
+    """Where each decision is among the names; -1 where it is not."""
+    if given.dtype.kind == "O":  # strings of a data frame
+        given = given.astype(str)
+    if (given.dtype.kind in "US") != (names.dtype.kind in "US"):
+        return np.full(len(given), -1, dtype=np.intp)
     order = np.argsort(names, kind="stable")
     at = order[np.minimum(np.searchsorted(names, given, sorter=order), len(names) - 1)]
     return np.where(names[at] == given, at, -1)
