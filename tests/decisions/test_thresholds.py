@@ -134,9 +134,10 @@ def test_ties_are_selected_together():
     assert lower.selected == 0.4
 
 
-def test_float32_scores_are_compared_in_their_own_type():
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_scores_are_compared_in_their_own_type(dtype):
     p, y = problem(2000, 6)
-    p = (np.round(p * 50) / 50).astype(np.float32)
+    p = (np.round(p * 50) / 50).astype(dtype)
     found = threshold_for(p, y, precision=0.8)
     assert (p >= found.threshold).mean() == pytest.approx(found.selected)
     assert y[p >= found.threshold].mean() == pytest.approx(found.precision)

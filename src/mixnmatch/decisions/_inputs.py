@@ -62,6 +62,12 @@ def top_class(source: Rows, what: str) -> Outcomes:
     return weighed(top_label(in_memory(source, what).scores, source.labels, source.weight))
 
 
+def score_type(source: Rows) -> np.dtype[np.floating]:
+    """Type of the probabilities as the user holds them: thresholds are compared in it."""
+    values = source.scores.values
+    return values.dtype if values.dtype.kind == "f" and not source.scores.logits else np.dtype(np.float64)
+
+
 def in_memory(source: Rows, what: str) -> Rows:
     """The source itself, unless it is on Dask: thresholds need sorted scores."""
     refuse_dask(source, f"{what} sorts all samples")

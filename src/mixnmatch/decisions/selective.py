@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch.decisions._guarantee import Ranked, certify, two_sided
-from mixnmatch.decisions._inputs import check_share, labelled, top_class
+from mixnmatch.decisions._inputs import check_share, labelled, score_type, top_class
 from mixnmatch.evaluation._means import check_confidence, finite
 
 Floats = NDArray[np.float64]
@@ -189,10 +189,11 @@ class SelectiveCoverage:
         return found | {"interval": list(self.interval)}
 
     def __str__(self) -> str:
+        # All digits of the threshold: it may be the next number above a score that is left out.
         if not self.met:
             return f"no samples can be predicted at a risk of {self.target:g} (lowest upper limit {self.bound:.4g})"
         return (
-            f"predict where the confidence is at least {self.threshold:.6g}: risk at most {self.target:g} with "
+            f"predict where the confidence is at least {self.threshold!r}: risk at most {self.target:g} with "
             f"{self.confidence:.0%} confidence, coverage {self.coverage:.1%} "
             f"(interval {self.interval[0]:.1%} to {self.interval[1]:.1%}), n = {self.n_rows}"
         )
@@ -275,7 +276,7 @@ def coverage_for(
     place = found.place
     count = float(ranked.weight[place - 1])
     return SelectiveCoverage(
-        0.0 if place == len(ranked.scores) else ranked.next_above(place, source.scores.dtype),
+        0.0 if place == len(ranked.scores) else ranked.next_above(place, score_type(source)),
         risk=float(ranked.events[place - 1]) / count,
         coverage=count / ranked.total,
         interval=two_sided(count, ranked.total, error),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch.decisions._guarantee import Ranked, certify, lower_limit, two_sided
-from mixnmatch.decisions._inputs import check_share, labelled, positive_class
+from mixnmatch.decisions._inputs import check_share, labelled, positive_class, score_type
 from mixnmatch.evaluation._means import check_confidence, finite
 from mixnmatch.evaluation.notion import Outcomes
 
@@ -70,11 +70,12 @@ class Threshold:
         return found | {"interval": [finite(end) for end in self.interval]}
 
     def __str__(self) -> str:
+        # All digits of the threshold: it may be the next number above a score that is left out.
         if not self.met:
             return f"no threshold reaches a {self.metric} of {self.target:g} (highest lower limit {self.bound:.4g})"
         sure = "without a guarantee" if self.confidence is None else f"with {self.confidence:.0%} confidence"
         return (
-            f"threshold {self.threshold:.6g}: {self.metric} at least {self.target:g} {sure}; on these {self.n_rows} "
+            f"threshold {self.threshold!r}: {self.metric} at least {self.target:g} {sure}; on these {self.n_rows} "
             f"samples precision {self.precision:.4g}, recall {self.recall:.4g}, {self.selected:.1%} selected"
         )
 
@@ -151,7 +152,7 @@ def threshold_for(
     source = labelled(probs, y, sample_weight, logits=logits, classes=classes, weights=weights)
     outcomes = positive_class(source, "a threshold")
     find = _for_precision if metric == "precision" else _for_recall
-    return find(outcomes, float(target), confidence, source.scores.dtype)
+    return find(outcomes, float(target), confidence, score_type(source))
 
 
 def _for_recall(outcomes: Outcomes, target: float, confidence: float | None, dtype: np.dtype[np.floating]) -> Threshold:
