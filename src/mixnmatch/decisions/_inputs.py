@@ -6,40 +6,27 @@ from typing import Any
 
 import numpy as np
 
+from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows, refuse_dask
-from mixnmatch._engine.scores import is_number, read_scores
-from mixnmatch._engine.weights import read_weight
+from mixnmatch._engine.scores import is_number
 from mixnmatch.evaluation.notion import Outcomes
-from mixnmatch.maps.base import read_rows
 
 
-def labelled(probs: Any, y: Any, sample_weight: Any = None, *, classes: Any = None, **settings: Any) -> Rows:
+def labelled(probs: Any, y: Any, sample_weight: Any = None, **settings: Any) -> Rows:
     """Checked probabilities, labels and weights."""
-    return read_rows(probs, y, sample_weight, classes=column_names(probs, classes), **settings)
+    return door.labelled(door.rows(probs, y, sample_weight, **settings))
 
 
-def unlabelled(
-    probs: Any, sample_weight: Any = None, *, logits: bool = False, classes: Any = None, weights: str = "frequency"
-) -> Rows:
+def unlabelled(probs: Any, sample_weight: Any = None, **settings: Any) -> Rows:
     """Checked probabilities and weights, for decisions about samples whose labels are not known yet."""
-    table = read_scores(probs, logits=logits)
-    names = column_names(probs, classes)
-    if names is not None and len(names) != table.n_classes:
-        msg = f"classes must name each of the {table.n_classes} columns once, got {list(names)!r:.200}"
-        raise ValueError(msg)
-    return Rows(
-        table,
-        weight=read_weight(sample_weight, table.n_rows, weights=weights),
-        classes=None if names is None else np.asarray(names),
-    )
+    return door.rows(probs, None, sample_weight, **settings)
 
 
-def column_names(probs: Any, classes: Any) -> Any:
-    """Names of the classes: those given, or those of the columns of a data frame."""
-    columns = getattr(probs, "columns", None)
-    if classes is None and columns is not None and all(isinstance(name, str) for name in columns):
-        return np.asarray(list(columns))
-    return classes
+def class_names(source: Rows, classes: Any = None) -> Any:
+    """Names of the classes: those given or found in the labels, or those of the columns of a data frame."""
+    if classes is None and source.labels is None and source.columns is not None:
+        return source.columns
+    return source.classes
 
 
 def positive_class(source: Rows, what: str) -> Outcomes:

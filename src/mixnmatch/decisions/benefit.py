@@ -91,7 +91,7 @@ def _odds(threshold: Floats) -> Floats:
 
 def net_benefit(
     probs: Any,
-    y: Any,
+    y: Any = None,
     thresholds: Any = None,
     *,
     prevalence: float | None = None,

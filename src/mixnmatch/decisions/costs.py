@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
-from mixnmatch.decisions._inputs import labelled, unlabelled
+from mixnmatch.decisions._inputs import class_names, labelled, unlabelled
 from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.scores import mean_over_rows
 
@@ -196,7 +196,7 @@ def bayes_decisions(
     array([ 0, -1,  1])
     """
     source = unlabelled(probs, logits=logits, classes=classes)
-    matrix = CostMatrix.of(costs, n_classes=source.n_classes, classes=source.classes, abstain=abstain)
+    matrix = CostMatrix.of(costs, n_classes=source.n_classes, classes=class_names(source, classes), abstain=abstain)
     return matrix.named(decide(source, matrix))
 
 
@@ -265,7 +265,7 @@ def expected_cost(
     0.4666666666666666
     """
     source = unlabelled(probs, sample_weight, logits=logits, classes=classes, weights=weights)
-    matrix = CostMatrix.of(costs, n_classes=source.n_classes, classes=source.classes, abstain=abstain)
+    matrix = CostMatrix.of(costs, n_classes=source.n_classes, classes=class_names(source, classes), abstain=abstain)
     options = matrix.options
     if decisions is None:
         return mean_over_rows(source, lambda block: option_costs(block, options).min(axis=1), confidence=confidence)

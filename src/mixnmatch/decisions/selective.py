@@ -65,7 +65,7 @@ class RiskCoverageCurve:
 
 def risk_coverage_curve(
     probs: Any,
-    y: Any,
+    y: Any = None,
     *,
     sample_weight: Any = None,
     logits: bool = False,
@@ -201,7 +201,7 @@ class SelectiveCoverage:
 
 def coverage_for(
     probs: Any,
-    y: Any,
+    y: Any = None,
     *,
     risk: float,
     confidence: float = 0.95,

@@ -82,7 +82,7 @@ class Threshold:
 
 def threshold_for(
     probs: Any,
-    y: Any,
+    y: Any = None,
     *,
     precision: float | None = None,
     recall: float | None = None,
