@@ -253,6 +253,46 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
             return lazy
         return np.asarray(self.classes_[winner])
 
+    def inverse(self, p: Any) -> Any:
+        """The raw score at which the calibrated probability of the positive class is p, for maps of two classes.
+
+        Acting where the raw score is at least ``inverse(p)`` is acting where the calibrated probability is at least p.
+        Where the map jumps over p, that is the score at the jump.
+
+        Parameters
+        ----------
+        p : float or array
+            Calibrated probabilities from 0 to 1.
+
+        Returns
+        -------
+        float or array
+            Scores of the positive class as the map takes them: probabilities, or logits for a map that was made with
+            ``logits=True`` (for two columns of logits, the second minus the first). Where even the highest score has
+            a calibrated probability below p it is infinity, where even the lowest has one above p it is -infinity.
+
+        Raises
+        ------
+        ValueError
+            If the map was fitted with more than two classes, or does not increase strictly.
+
+        Notes
+        -----
+        Platt scaling has a closed form; other maps are inverted by bisection down to neighbouring numbers. Maps that
+        do not promise to increase strictly are checked on a grid of 2001 scores first.
+
+        Examples
+        --------
+        >>> from mixnmatch import PlattScaling
+        >>> fitted = PlattScaling().fit([0.1, 0.4, 0.6, 0.9, 0.7, 0.2], [0, 0, 1, 1, 0, 1])
+        >>> score = fitted.inverse(0.6)
+        >>> fitted.predict_proba([score])[0, 1].round(6)
+        np.float64(0.6)
+        """
+        from mixnmatch.maps.inverse import inverse
+
+        return inverse(self, p)
+
     def _proba_into(self, block: Block, out: NDArray[Any]) -> None:
         out[...] = self._proba(block)
 

@@ -16,7 +16,7 @@ from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
 from mixnmatch._files import atomic_write
 from mixnmatch._version import __version__
-from mixnmatch.report import judged, words
+from mixnmatch.report import decisions, judged, words
 from mixnmatch.report.data import ReportData, Reproduction
 from mixnmatch.selection.comparison import Comparison, compare
 from mixnmatch.selection.evaluated import EvaluationSet, Methods, build_methods, read_evaluation
@@ -185,6 +185,7 @@ def build_report(
             comparison = _with(comparison, rows.result(chosen, after))
         curve = _curve(chosen, source, held_out, logits, random_state, step)
         gain = rows.gain()
+        decided = decisions.measure(rows)
     step(1, 1, "done", 20, 100)
     subject = _subject(rows, source)
     result = next((result for result in comparison.results if result.name == chosen.name), None)
@@ -213,6 +214,7 @@ def build_report(
             chosen.name, chosen.fitted, comparison, before, after, curve, answer, class_rows, absent
         ),
         reproduction=_reproduction(command, method, methods, source, held_out, logits, random_state),
+        decisions=decided,
     )
 
 

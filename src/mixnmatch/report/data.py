@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from mixnmatch.evaluation.reliability import ReliabilityCurve
 from mixnmatch.evaluation.result import CalibrationError
 from mixnmatch.selection.comparison import Comparison
 from mixnmatch.selection.learning import LearningCurve
+
+if TYPE_CHECKING:
+    from mixnmatch.report.decisions import DecisionSection
 
 __all__ = ["ClassRow", "NextStep", "ReportData", "Reproduction", "Side", "Verdict"]
 
@@ -178,6 +181,8 @@ class ReportData(_Plain):
         What to do next.
     reproduction : Reproduction
         How to make the report again.
+    decisions : DecisionSection
+        What decisions cost, and the coverage that a target risk allows.
     """
 
     title: str
@@ -200,6 +205,7 @@ class ReportData(_Plain):
     absent: tuple[str, ...]
     next_steps: tuple[NextStep, ...]
     reproduction: Reproduction
+    decisions: DecisionSection
 
 
 def plain(value: Any) -> Any:

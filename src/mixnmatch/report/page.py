@@ -10,7 +10,7 @@ from html import escape
 from importlib import resources
 from typing import Any
 
-from mixnmatch.report import figures, svg, tables
+from mixnmatch.report import decisions, figures, svg, tables
 from mixnmatch.report.data import ReportData
 from mixnmatch.report.words import count, level, number, percent, span
 
@@ -25,6 +25,7 @@ SECTIONS = (
     ("methods", "Methods"),
     ("more-data", "More data?"),
     ("worst-classes", "Classes"),
+    ("decisions", "Decisions"),
     ("next", "What to do next"),
     ("reproduce", "Reproduce"),
 )
@@ -54,6 +55,7 @@ def render(data: ReportData) -> str:
             _methods(data),
             _learning(data, hover),
             _classes(data, hover),
+            _section("decisions", "Decisions", decisions.section(data.decisions, data.method, hover)),
             _next(data),
             _reproduce(data),
             "</main>",
