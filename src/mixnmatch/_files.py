@@ -5,11 +5,41 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+
+class NotAPlainFileError(ValueError):
+    """A path is not a regular file, or the file is larger than what is read."""
+
+
+def read_plain_file(path: Path, most: int) -> bytes:
+    """Content of a regular file of at most ``most`` bytes.
+
+    Pipes and devices are refused and not waited for: opening one of them never blocks.
+
+    Raises
+    ------
+    NotAPlainFileError
+        If it is not such a file.
+    OSError
+        If it cannot be read.
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            msg = f"{path} is not a regular file"
+            raise NotAPlainFileError(msg)
+        raw = file.read(most + 1) if status.st_size <= most else b""
+    if status.st_size > most or len(raw) > most:
+        msg = f"{path} is larger than the {most} bytes that such a file may have"
+        raise NotAPlainFileError(msg)
+    return raw
 
 
 def atomic_write(path: Path, content: bytes | Callable[[Any], None]) -> None:

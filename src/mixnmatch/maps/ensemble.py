@@ -18,6 +18,7 @@ from mixnmatch._engine.prepared import Prepared
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.columns import Columns, log_odds_parts
+from mixnmatch.maps.fitted import SMALLEST, check_range, check_shape, check_simplex, require
 from mixnmatch.maps.logistic import SMALLEST_SLOPE, BetaScaling, LogisticMap, PlattScaling
 from mixnmatch.maps.temperature import LOOK, check_loss, fit_beta, keep_informative, log_softmax
 
@@ -229,6 +230,14 @@ class Ensemble(CalibrationMap):
 
     def _family(self) -> Family:
         return FAMILIES[self.family] if isinstance(self.family, str) else self.family
+
+    def _check_fitted(self) -> None:
+        lower = np.array(self._family().lower)
+        check_shape(self, "theta_", self.free, len(lower))
+        check_range(self, "theta_")
+        require((self.theta_ >= lower).all(), self, "theta_", "is below what its family allows")
+        check_simplex(self, "member_weights_", self.free + (2 if self.fixed else 0))
+        check_range(self, "log_floor_", SMALLEST, 1.0)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         family, floor = self._family(), source.log_floor()

@@ -14,6 +14,7 @@ from mixnmatch._engine.along_rows import row_maxima, row_sums
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
+from mixnmatch.maps.fitted import SMALLEST, check_range, check_simplex
 from mixnmatch.maps.temperature import LOOK, check_loss, descend, fit_beta, keep_informative, log_softmax
 
 Vector = NDArray[np.float64]
@@ -96,6 +97,11 @@ class EnsembleTemperatureScaling(CalibrationMap):
 
     def _check_params(self) -> None:
         check_loss(self.loss)
+
+    def _check_fitted(self) -> None:
+        check_range(self, "beta_", 0.0)
+        check_range(self, "log_floor_", SMALLEST, 1.0)
+        check_simplex(self, "member_weights_", 3)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         floor = source.log_floor()

@@ -12,6 +12,7 @@ from mixnmatch._engine.along_rows import row_maxima, row_sums
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
+from mixnmatch.maps.fitted import SMALLEST, check_range
 
 LOSSES = ("nll", "brier")
 # Rows that a first, cheap look at the data takes.
@@ -96,6 +97,10 @@ class TemperatureScaling(CalibrationMap):
 
     def _check_params(self) -> None:
         check_loss(self.loss)
+
+    def _check_fitted(self) -> None:
+        check_range(self, "beta_", 0.0)
+        check_range(self, "log_floor_", SMALLEST, 1.0)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         floor = source.log_floor()
