@@ -24,8 +24,8 @@ import numpy as np
 
 import mixnmatch as mm
 from mixnmatch.experiments.images import read_idx
+from mixnmatch.experiments.pickles import PickleError, read_pickle
 from mixnmatch.io import FileError, read_table
-from mixnmatch.io.pickles import read_pickle
 from mixnmatch.persistence import _checksum
 from tests.conftest import make_problem, softmax
 from tests.fuzz.running import check_distribution
@@ -347,7 +347,7 @@ ATTACKS: dict[str, Callable[[], Attack]] = {
     "tree": lambda: (sound_maps(), deep_and_large(), read_map, (mm.MapFileError,), ".json"),
     "numbers": lambda: (sound_maps(), [], read_map, (mm.MapFileError,), ".json"),
     "map": lambda: (sound_maps(), [], read_map, (mm.MapFileError,), ".json"),
-    "pickle": lambda: (sound_pickles(), evil_pickles(), read_pickled, (pickle.UnpicklingError,), ".pkl"),
+    "pickle": lambda: (sound_pickles(), evil_pickles(), read_pickled, (PickleError,), ".pkl"),
     **{
         f"idx{ending}": lambda ending=ending: (
             sound_idx(ending),
