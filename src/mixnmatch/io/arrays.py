@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import warnings
@@ -18,6 +19,8 @@ from mixnmatch.io.files import FileError, ScoreTable, check_input, listed
 
 # Deflate cannot shrink anything by more than this; a member that claims more is lying about its size.
 MOST_COMPRESSION = 1032
+# Bytes of a header: NumPy itself trusts no more than ten thousand.
+MOST_HEADER = 1 << 16
 _SAVE_HINT = "save it with numpy.savez(file, logits=..., labels=...), or probs=... for probabilities"
 
 
@@ -101,6 +104,9 @@ def _scores_key(path: Path, members: dict[str, str], logits: bool | None) -> str
 
 def _read_member(path: Path, archive: zipfile.ZipFile, name: str, member: str) -> NDArray[Any]:
     info = archive.getinfo(member)
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        how = zipfile.compressor_names.get(info.compress_type, f"method {info.compress_type}")
+        raise FileError(path, f"array {name!r} is compressed with {how}; only what numpy.savez writes is read")
     if info.file_size > info.compress_size * MOST_COMPRESSION + 1024:
         raise FileError(path, f"array {name!r} claims a size that its {info.compress_size} bytes cannot hold")
     with archive.open(member) as file:
@@ -118,9 +124,12 @@ def _check_header(path: Path, name: str, file: IO[bytes], size: int) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            version = npy_format.read_magic(file)
+            start = _start_of(file)
+            used = len(start)
+            head = io.BytesIO(start)
+            version = npy_format.read_magic(head)
             read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-            shape, _, dtype = read(file)
+            shape, _, dtype = read(head)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError):
         raise
     except Exception:  # a header is a Python literal: a damaged one can fail in any way that parsing can
@@ -130,10 +139,22 @@ def _check_header(path: Path, name: str, file: IO[bytes], size: int) -> None:
         raise FileError(path, why)
     if dtype.fields is not None or dtype.subdtype is not None:
         raise FileError(path, f"{what}holds records, not plain numbers or strings")
-    needed, given = math.prod(shape) * dtype.itemsize, size - file.tell()
+    needed, given = math.prod(shape) * dtype.itemsize, size - used
     if needed > given:
         why = f"{what}was cut short: shape {_shape(shape)} needs {needed} bytes, there are {given}"
         raise FileError(path, why)
+
+
+def _start_of(file: IO[bytes]) -> bytes:
+    """Magic bytes and header of an array: no more is read, or inflated, before these are found sound."""
+    start = file.read(8)
+    width = 2 if start[6:7] == b"\x01" else 4
+    length = file.read(width)
+    size = int.from_bytes(length, "little")
+    if len(length) < width or size > MOST_HEADER:
+        msg = "no header"
+        raise ValueError(msg)
+    return start + length + file.read(size)
 
 
 def _shape(shape: tuple[int, ...]) -> str:
