@@ -33,19 +33,8 @@ MOST_BYTES = 1 << 30
 MOST_NESTING = 200
 
 
-def save(fitted: CalibrationMap, path: str | PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write a fitted map to ``path``, atomically: the file is the old one or the new one, never half of it.
-
-    Parameters
-    ----------
-    fitted : CalibrationMap
-        The map.
-    path : path
-        File to write.
-    metadata : mapping, optional
-        What else the file should say, such as the hash of a model or the name of a data set: text, numbers, lists and
-        mappings with text as keys. If not given, a map that was loaded keeps the metadata of its file.
-    """
+def to_bytes(fitted: CalibrationMap, *, metadata: Mapping[str, Any] | None = None) -> bytes:
+    """The file of a fitted map; see :func:`save`."""
     if metadata is None:
         metadata = getattr(fitted, "metadata_", {})
     body = encode(fitted)
@@ -69,7 +58,23 @@ def save(fitted: CalibrationMap, path: str | PathLike[str], *, metadata: Mapping
         msg = f"the map or its metadata are nested more than {MOST_NESTING} levels deep and could not be loaded again"
         raise ValueError(msg)
     document["sha256"] = _checksum(document)
-    atomic_write(Path(path), json.dumps(document, indent=1, allow_nan=False).encode() + b"\n")
+    return json.dumps(document, indent=1, allow_nan=False).encode() + b"\n"
+
+
+def save(fitted: CalibrationMap, path: str | PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> None:
+    """Write a fitted map to ``path``, atomically: the file is the old one or the new one, never half of it.
+
+    Parameters
+    ----------
+    fitted : CalibrationMap
+        The map.
+    path : path
+        File to write.
+    metadata : mapping, optional
+        What else the file should say, such as the hash of a model or the name of a data set: text, numbers, lists and
+        mappings with text as keys. If not given, a map that was loaded keeps the metadata of its file.
+    """
+    atomic_write(Path(path), to_bytes(fitted, metadata=metadata))
 
 
 def _metrics(fitted: CalibrationMap) -> dict[str, float]:

@@ -249,7 +249,7 @@ def _first_or_furthest(left: Found, right: Found) -> Found:
 
 
 def _check_rows(table: Scores, tolerance: float) -> Found:
-    """First bad row, what is wrong with it and what to do, or the largest logit, or how far a row is from summing to 1."""
+    """First bad row, what is wrong and what to do; or the largest logit, or how far a row is from summing to 1."""
 
     def find(start: int, stop: int) -> Found:
         block = table.read(start, stop)

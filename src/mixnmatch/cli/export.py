@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.command import Command, echo, print_json
 from mixnmatch.cli.options import FILE, force_option, json_option
 
 HELP = """Write a map that `fit` saved as a model for other runtimes.
@@ -87,7 +87,7 @@ def command(
         })  # fmt: skip
         return
     source = takes if classifier is None else f"the inputs of {classifier}"
-    click.echo(
+    echo(
         f"Wrote {output} ({output.stat().st_size / 1024:.1f} kB): from {source} to calibrated probabilities of "
         f"{plural(map_.n_classes_, 'class')}."
     )

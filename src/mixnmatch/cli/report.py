@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mixnmatch.cli.command import Command, print_json, typed
+from mixnmatch.cli.command import Command, echo, print_json, typed
 from mixnmatch.cli.options import (
     FILE,
     FILE_HELP,
@@ -92,7 +92,7 @@ def command(
     if as_json:
         print_json({"file": str(scores), "output": str(output)})
     else:
-        click.echo(f"Wrote {output}.")
+        echo(f"Wrote {output}.")
 
 
 def write(path: Path, calibration: tuple[Any, Any], **settings: Any) -> None:
