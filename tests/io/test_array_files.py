@@ -55,7 +55,7 @@ def test_npy_pair(folder):
     np.testing.assert_array_equal(table.scores, Z)
     np.testing.assert_array_equal(table.labels, Y)
     assert isinstance(table.scores, np.memmap)
-    with pytest.raises(FileError, match="name the .npy file with the labels: labels=..."):
+    with pytest.raises(FileError, match=r"name the .npy file with the labels: labels=..."):
         read_table("z.npy")
     np.save("w.npy", np.ones(3))
     with pytest.raises(FileError, match=r"w.npy: has shape \(3,\), but there are 20 rows"):

@@ -189,7 +189,7 @@ def _narrowed(block: NDArray[Any]) -> NDArray[Any]:
 def _checked(table: Scores, name: str, first_row: int | str = 0) -> Scores:
     """Raise an error for the first bad row; say whether rows, given in a type, need to be renormalised or narrowed."""
     usual = SUM_TOLERANCE.get(name, 1e-4)
-    tolerance = max(usual, min(ROUNDED * table.n_classes, MOST_OFF))
+    tolerance = max(usual, _rounding(table.n_classes))
     if is_dask(table.values):
         found = reduce_chunks(_check_chunk, [table.values], table.logits, tolerance, combine=_first_or_furthest)
     else:
@@ -215,12 +215,17 @@ def _warn_of_probabilities(table: Scores) -> None:
         return
     dask = is_dask(table.values)
     off = reduce_chunks(_off_simplex, [table.values], combine=max) if dask else _off_simplex(0, [table.values])
-    if off <= ROUNDED:
+    if off <= _rounding(table.n_classes):
         msg = (
             "all rows of the scores lie in [0, 1] and sum to 1, so they are probably probabilities, but they are "
             "read as logits; for probabilities pass {probs}"
         )
         warnings.warn(InputWarning(msg), stacklevel=4)
+
+
+def _rounding(n_classes: int) -> float:
+    """How far rows of probabilities that were cut to three decimals are from summing to 1 at most."""
+    return min(ROUNDED * n_classes, MOST_OFF)
 
 
 def _off_simplex(_start: int, chunks: list[NDArray[Any]]) -> float:
@@ -229,7 +234,7 @@ def _off_simplex(_start: int, chunks: list[NDArray[Any]]) -> float:
     for start, stop in row_ranges(len(values), 8 * values.shape[1]):
         block = values[start:stop]
         furthest = max(furthest, float(-block.min()), float(np.abs(block.sum(axis=1, dtype=np.float64) - 1).max()))
-        if furthest > ROUNDED:
+        if furthest > _rounding(values.shape[1]):
             break
     return furthest
 

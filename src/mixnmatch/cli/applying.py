@@ -152,13 +152,12 @@ class Application:
         make_sink = format_of(path, writing=True).make_sink
         assert make_sink is not None
         lists = rows.lists and path.name.lower().endswith(".parquet")
-        sink = make_sink(file, rows, self._new_names(rows, lists=lists), path)
-        for batch in rows.batches():
-            sink.write(batch, self._apply(rows, batch))
-            self.done += len(batch.scores)
-            if self.progress is not None and self.rows.n_rows is not None:
-                self.progress(self.done, self.rows.n_rows, self.path.name)
-        sink.close()
+        with make_sink(file, rows, self._new_names(rows, lists=lists), path) as sink:
+            for batch in rows.batches():
+                sink.write(batch, self._apply(rows, batch))
+                self.done += len(batch.scores)
+                if self.progress is not None and self.rows.n_rows is not None:
+                    self.progress(self.done, self.rows.n_rows, self.path.name)
 
     def _new_names(self, rows: Any, *, lists: bool) -> list[str]:
         """Names of the columns that are added."""

@@ -32,7 +32,7 @@ def readable(path: Path) -> Iterator[Path]:
     if not is_standard(path):
         yield path
         return
-    stream = click.get_binary_stream("stdin")
+    stream = _binary_stream("stdin")
     start = stream.read(_CHUNK)
     if not start:
         raise FileError(INPUT_NAME, "there is nothing in it")
@@ -56,9 +56,14 @@ def shown(path: Path, *, output: bool = False) -> str:
 
 
 def standard_output() -> IO[bytes]:
-    """Standard output for bytes; an error if that is a terminal."""
-    stream: Any = click.get_binary_stream("stdout")
-    return stream  # type: ignore[no-any-return]
+    """Standard output for bytes."""
+    return _binary_stream("stdout")
+
+
+def _binary_stream(name: str) -> IO[bytes]:
+    click_: Any = click
+    stream: IO[bytes] = click_.get_binary_stream(name)
+    return stream
 
 
 @contextmanager

@@ -249,7 +249,7 @@ class _Machine:
         if len(text) < 2 or text[:1] != text[-1:] or text[:1] not in (b"'", b'"'):
             msg = "it is damaged: a text is not in quotes"
             raise PickleError(msg)
-        found: bytes = codecs.escape_decode(text[1:-1])[0]  # type: ignore[attr-defined]
+        found: bytes = codecs.escape_decode(text[1:-1])[0]
         return found
 
     def little_endian(self, size: int) -> int:

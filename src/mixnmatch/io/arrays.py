@@ -110,7 +110,7 @@ def _scores_key(path: Path, members: dict[str, str], logits: bool | None) -> str
 def _read_member(path: Path, archive: zipfile.ZipFile, name: str, member: str) -> NDArray[Any]:
     info = archive.getinfo(member)
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        how = zipfile.compressor_names.get(info.compress_type, f"method {info.compress_type}")
+        how = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "lzma"}.get(info.compress_type, "another method")
         raise FileError(
             path, "array {name!r} is compressed with {how}; only what numpy.savez writes is read", name=name, how=how
         )

@@ -56,13 +56,16 @@ class Rows(Protocol):
 
 
 class Sink(Protocol):
-    """What batches are written to."""
+    """What batches are written to: a context manager."""
 
     def write(self, batch: RowBatch, added: NDArray[Any]) -> None:
         """Write rows with further columns, the columns of ``added``."""
 
-    def close(self) -> None:
-        """Write what is left; the file itself stays open."""
+    def __enter__(self) -> Sink:
+        """Begin to write."""
+
+    def __exit__(self, *error: object) -> None:
+        """Write what is left, unless there was an error; the file itself stays open."""
 
 
 def free_names(taken: Sequence[str], wanted: Sequence[str]) -> list[str]:

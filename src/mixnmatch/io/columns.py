@@ -146,12 +146,21 @@ def resolve_labels(
         return _at_positions(path, labels, names), names
     if text and classes is None and columns:
         found = set(labels.tolist())
-        if not found <= set(names.tolist()) and found <= set(columns):
-            names = np.array(columns)  # the labels carry the shared start as well, such as class_0
+        if not found <= set(names.tolist()):
+            names = _names_with_start(columns, found, names)
     if text and names.dtype.kind not in "US":
         why = "labels are text such as {label!r:.80}, but the classes are {names}"
         raise FileError(path, why, label=labels.tolist()[0], names=listed(names.tolist()))
     return labels, names
+
+
+def _names_with_start(columns: Sequence[str], labels: set[str], names: NDArray[Any]) -> NDArray[Any]:
+    """Names of classes where labels have more of the columns' shared start, such as class_0; otherwise ``names``."""
+    for cut in range(len(_shared_start(columns)) + 1):
+        longer = [name[cut:] for name in columns]
+        if labels <= set(longer):
+            return np.array(longer)
+    return names
 
 
 def _at_positions(path: Path, labels: NDArray[Any], names: NDArray[Any]) -> NDArray[Any]:

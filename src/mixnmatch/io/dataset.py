@@ -130,7 +130,7 @@ class Dataset:
                 raise FileError(part.path, why, row=start + row, column=name, found=int(sizes[row]), width=self.width)
         flat = column.flatten()
         check_nulls(part.path, flat, name, start)
-        values = flat.to_numpy(zero_copy_only=False).astype(self.dtype, copy=False)
+        values = np.asarray(flat.to_numpy(zero_copy_only=False), dtype=self.dtype)
         table = values.reshape(len(column), self.width)
         return table if self.width != 1 else table[:, 0]
 
@@ -230,18 +230,33 @@ def _choose(arrow: Any, path: Path, schema: Any, names: Sequence[str], request: 
         "need_labels": request.need_labels,
     }
     lists = [name for name in names if is_list(arrow, schema.field(name).type)]
-    if lists and not request.columns:
-        usual = [name for name in LIST_COLUMNS if name in lists]
-        if len(lists) > 1 and len(usual) != 1:
-            why = "has several columns of lists ({names}); name the one with the scores: {columns}"
-            raise FileError(path, why, names=listed(lists))
-        return choose_columns(path, names, patterns=(), find=lambda _: usual if len(lists) > 1 else lists, **asked)
+    found = _lists_of_scores(arrow, path, schema, names, request, lists)
+    if found:
+        return choose_columns(path, names, patterns=(), find=lambda _: found, **asked)
     columns = choose_columns(path, names, patterns=request.columns, find=request.find_columns, **asked)
     if len(columns.scores) > 1:
         for name in set(columns.scores) & set(lists):
             why = "column {column!r} holds lists, which hold all scores of a row; name that column alone: {columns}"
             raise FileError(path, why, column=name)
     return columns
+
+
+def _lists_of_scores(
+    arrow: Any, path: Path, schema: Any, names: Sequence[str], request: Request, lists: Sequence[str]
+) -> Sequence[str]:
+    """The one column of lists that holds the scores, if that is how they are kept and no option says otherwise."""
+    if not lists or request.columns or (request.find_columns is not None and request.find_columns(names)):
+        return ()
+    usual = [name for name in LIST_COLUMNS if name in lists]
+    single = [name for name in names if arrow.types.is_floating(schema.field(name).type)]
+    if len(usual) == 1:
+        return usual
+    if single and not usual:  # a column for each class, and lists of something else
+        return ()
+    if len(lists) > 1:
+        why = "has several columns of lists ({names}); name the one with the scores: {columns}"
+        raise FileError(path, why, names=listed(lists))
+    return lists
 
 
 def _class_names(schema: Any, label: str | None) -> tuple[str, ...] | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,8 +146,15 @@ class ParquetSink:
     def _as_declared(self, column: Any, kind: Any) -> Any:
         return column if column.type == kind else column.cast(kind)
 
-    def close(self) -> None:
-        """Write what is left."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            with suppress(Exception):  # the error that led here is the one to tell
+                if self._writer is not None:
+                    self._writer.close()
+            return
         if self._writer is None:  # no rows at all
             self._writer = self._open(self._arrow.float64())
         self._writer.close()

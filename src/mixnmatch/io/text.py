@@ -58,7 +58,7 @@ def open_text(path: Path) -> Iterator[IO[str]]:
     try:
         with (
             gzip.open(path, "rb") if packed else path.open("rb") as raw,
-            io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as text,  # type: ignore[arg-type]
+            io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as text,
         ):
             yield text
     except UnicodeDecodeError:
@@ -139,7 +139,8 @@ def _scores(numbers: NDArray[Any], width: int) -> NDArray[Any]:
 
 def _read_rows(layout: Layout, lines: Iterator[str]) -> tuple[NDArray[Any], list[str], NDArray[Any]]:
     """Numbers of all rows, the different labels, and the position of each row's label among them."""
-    values, codes, known = array("d"), array("q"), {}
+    values, codes = array("d"), array("q")
+    known: dict[str, int] = {}
     label_at = None if layout.columns.label is None else layout.names.index(layout.columns.label)
     width = len(layout.numbers)
     rows = RowReader(layout, lines)

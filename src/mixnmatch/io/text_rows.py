@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,10 @@ class CsvRows:
 
 
 def _is_number(cell: str) -> bool:
+    digits = cell.lstrip("-+")
+    if (digits[:1] == "0" and digits[1:2].isdigit()) or "_" in cell or cell != cell.strip():
+        return False  # such as 007, which would come back as 7
     try:
-        return float(cell) == float(cell) and "_" not in cell and cell == cell.strip()
+        return math.isfinite(float(cell))
     except ValueError:
         return False

@@ -6,9 +6,9 @@ import csv
 import gzip
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,19 +18,23 @@ from mixnmatch.io.files import FileError
 from mixnmatch.io.formats import Arrays
 
 
-@contextmanager
-def text_of(file: IO[bytes], path: Path) -> Iterator[IO[str]]:
+class TextOf:
     """An open binary file as text, packed if the name ends in .gz; the file itself stays open."""
-    packed = path.name.lower().endswith(".gz")
-    raw: Any = gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) if packed else file
-    text = io.TextIOWrapper(raw, encoding="utf-8", newline="")
-    try:
-        yield text
-        text.flush()
-    finally:
-        text.detach()
-        if packed:
-            raw.close()
+
+    def __init__(self, file: IO[bytes], path: Path):
+        packed = path.name.lower().endswith(".gz")
+        self._packed: Any = gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) if packed else None
+        self._text = io.TextIOWrapper(self._packed or file, encoding="utf-8", newline="")
+
+    def __enter__(self) -> IO[str]:
+        return self._text
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with suppress(OSError, ValueError) if kind is not None else nullcontext():
+            self._text.detach()  # writes what is left
+        if self._packed is not None:
+            with suppress(OSError, ValueError) if kind is not None else nullcontext():
+                self._packed.close()
 
 
 def write_csv(file: IO[bytes], arrays: Arrays, path: Path) -> None:
@@ -38,7 +42,7 @@ def write_csv(file: IO[bytes], arrays: Arrays, path: Path) -> None:
     names, extra = named_columns(path, arrays)
     scores = next(iter(arrays.values()))
     cells = _number_cells(scores)
-    with text_of(file, path) as text:
+    with TextOf(file, path) as text:
         writer = csv.writer(text, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", lineterminator="\n")
         writer.writerow(names)
         others = [column.tolist() for column in extra]
@@ -69,8 +73,8 @@ class CsvSink:
     """Rows of a table and further columns, as text."""
 
     def __init__(self, file: IO[bytes], rows: Any, names: Sequence[str], path: Path):
-        self._context = text_of(file, path)
-        text = self._context.__enter__()
+        self._text = TextOf(file, path)
+        text = self._text.__enter__()
         delimiter = "\t" if path.suffix.lower() == ".tsv" else getattr(rows, "delimiter", ",")
         self._rows = rows
         self._writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
@@ -88,9 +92,11 @@ class CsvSink:
             numbers = ([text.replace(".", decimal) for text in row] for row in numbers)
         self._writer.writerows([*row, *more] for row, more in zip(cells, numbers, strict=True))
 
-    def close(self) -> None:
-        """Write what is left."""
-        self._context.__exit__(None, None, None)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self._text.__exit__(kind, *rest)
 
 
-__all__ = ["CsvSink", "named_columns", "text_of", "write_csv"]
+__all__ = ["CsvSink", "TextOf", "named_columns", "write_csv"]
