@@ -131,7 +131,7 @@ class Dataset:
         flat = column.flatten()
         check_nulls(part.path, flat, name, start)
         values = np.asarray(flat.to_numpy(zero_copy_only=False), dtype=self.dtype)
-        table = values.reshape(len(column), self.width)
+        table = values.reshape(len(column), -1)
         return table if self.width != 1 else table[:, 0]
 
     def labels(self, batch: Batch) -> NDArray[Any] | None:
