@@ -9,6 +9,7 @@ import copy
 import gzip
 import io
 import json
+import os
 import pickle
 import resource
 import struct
@@ -202,9 +203,13 @@ def deep_and_large() -> list[bytes]:
 
 
 def sound_tables(ending: str) -> list[bytes]:
+    if ending == ".csv.gz":
+        return [gzip.compress(raw) for raw in sound_tables(".csv")]
     if ending == ".csv":
         rows = [",".join(f"{v:.6f}" for v in row) + f",{label}" for row, label in zip(P, Y, strict=True)]
-        return ["\n".join(["a,b,c,label", *rows]).encode(), "\n".join(["a,label", '"0.5","x,1"', "0.25,y"]).encode()]
+        plain = "\n".join(["a,b,c,label", *rows])
+        others = ["\n".join(["a,label", '"0.5","x,1"', "0.25,y"]), plain.replace(",", ";"), plain.replace(",", "\t")]
+        return [text.encode() for text in (plain, *others)]
     if ending in (".npz", ".npy"):
         return [
             _written(lambda file: np.savez(file, probs=P, labels=Y, weights=np.ones(20)), ending, P),
@@ -240,10 +245,21 @@ def read_scores_file(path: Path) -> None:
 
 
 def bombs(ending: str) -> list[bytes]:
-    """Files that are small and promise to be large."""
+    """Files that are small and promise to be large, or are more than they seem."""
+    if ending in (".csv", ".csv.gz"):
+        texts = [
+            b"a,b,label\n0.5,0.5," + b"x" * 10**6 + b"\n",
+            b"a,b,label\n0.5,0.5," + b"x" * 131_000 + b"\n" + b"0.5,0.5,a\n" * 8000,
+            b"a,b,label\n" + b"0" * 50_000_000,
+            b"a,b," + b'"' * 10**6 + b"\n",
+            b";" * 10**6 + b"\n",
+        ]
+        return texts if ending == ".csv" else [gzip.compress(text) for text in texts]
+    if ending == ".parquet":
+        return [_one_long_text(5000, 150_000)]
     if ending != ".npz":
         return []
-    out = []
+    out = [_packed(method, 10**7) for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)]
     for size in (10**9, 10**11):
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -253,6 +269,26 @@ def bombs(ending: str) -> list[bytes]:
             archive.writestr("labels.npy", _written(lambda file: None, ".npy", Y))
         out.append(file.getvalue())
     return out
+
+
+def _packed(method: int, size: int) -> bytes:
+    """An archive of zeros, packed by a method that packs them into next to nothing."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        archive.writestr("probs.npy", _written(lambda file: None, ".npy", np.zeros((size // 24, 3))))
+        archive.writestr("labels.npy", _written(lambda file: None, ".npy", np.zeros(size // 24, int)))
+    return file.getvalue()
+
+
+def _one_long_text(length: int, rows: int) -> bytes:
+    """A parquet file whose labels are one long text, kept once."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    once = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(["x" * length]))
+    file = io.BytesIO()
+    pq.write_table(pa.table({"a": np.full(rows, 0.5), "b": np.full(rows, 0.5), "label": once}), file)
+    return file.getvalue()
 
 
 def sound_pickles() -> list[bytes]:
@@ -270,7 +306,13 @@ def evil_pickles() -> list[bytes]:
     grow = text + b"c_codecs\nencode\nq\x02(" + b"h\x02h\x01Vlatin1\n\x86R" * 5000 + b"l."
     cell = b"Nr" + struct.pack("<I", 2**28) + b"."
     array = b"\x80\x05\x96" + struct.pack("<Q", 2**33) + b"abc."
+    frozen = b"(\x91\x94" + b"".join(b"(h%c(h%c\x91\x91\x94" % (k, k) for k in range(60)) + b"."
+    collide = b"".join(b"\x8a\x0a" + ((2**61 - 1) * k).to_bytes(10, "little") + b"N" for k in range(1, 20_000))
     return [
+        frozen,
+        b"}(" + collide + b"u.",
+        b"cnumpy.core.multiarray\n_reconstruct\n(N}V__doc__\nVchanged\nstb.",
+        b"\x8f(K\x01K\x02\x90.",
         tuples,
         grow,
         cell,
@@ -326,6 +368,8 @@ def attack(kind: str, seed: int, count: int, folder: Path) -> int:
             raw = CHANGES[kind](json.loads(sound[rng.integers(len(sound))]), rng)
         else:
             raw = damaged(sound[rng.integers(len(sound))], rng)
+        if number == len(extra) and sys.platform != "win32":
+            _refuse_special(path, read, refusals)
         path.write_bytes(raw)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -339,6 +383,21 @@ def attack(kind: str, seed: int, count: int, folder: Path) -> int:
                 path.rename(Path(tempfile.gettempdir()) / f"attack-{kind}-{seed}-{number}{ending}")
                 raise
     return taken
+
+
+def _refuse_special(path: Path, read: Callable[[Path], None], refusals: tuple[type[Exception], ...]) -> None:
+    """A pipe that nobody writes to, a device without end and a folder are refused at once, under any name."""
+    path.unlink(missing_ok=True)
+    for make in (lambda: os.mkfifo(path), lambda: path.symlink_to("/dev/zero"), path.mkdir):
+        make()
+        try:
+            read(path)
+        except (*refusals, OSError) as error:
+            assert str(error).strip()
+        else:
+            msg = f"{path} was read"
+            raise AssertionError(msg)
+        path.rmdir() if path.is_dir() else path.unlink()
 
 
 CHANGES = {"tree": changed_tree, "numbers": changed_numbers}
@@ -366,7 +425,7 @@ ATTACKS: dict[str, Callable[[], Attack]] = {
             (FileError,),
             ending,
         )
-        for ending in (".csv", ".npz", ".npy", ".parquet")
+        for ending in (".csv", ".csv.gz", ".npz", ".npy", ".parquet")
     },
 }
 

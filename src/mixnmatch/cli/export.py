@@ -55,6 +55,7 @@ def command(
     """Load, export, and say what the file takes and gives."""
     from mixnmatch.cli.display import plural
     from mixnmatch.cli.inputs import load_map, map_logits
+    from mixnmatch.cli.streams import not_overwriting
     from mixnmatch.io import check_output
     from mixnmatch.io.files import check_input
 
@@ -69,10 +70,11 @@ def command(
         check_input(classifier)
     map_ = load_map(map_file)
     precision = "single" if single else "double"
-    if output.suffix == ".onnx":
-        map_.to_onnx(output, classifier=classifier, output=scores, precision=precision, vector=vector)
-    else:
-        _write_program(map_, output, precision, vector)
+    with not_overwriting(output, force=force):
+        if output.suffix == ".onnx":
+            map_.to_onnx(output, classifier=classifier, output=scores, precision=precision, vector=vector)
+        else:
+            _write_program(map_, output, precision, vector)
     takes = "logits" if map_logits(map_) else "probabilities"
     if as_json:
         print_json({
