@@ -131,10 +131,14 @@ def test_outputs_that_cannot_be(wrong, run, where):
 
 
 def test_an_output_that_the_system_refuses_is_named_as_it_was_typed(wrong, run, monkeypatch):
-    def refuse(*_args, **_settings):
-        raise PermissionError(13, "Permission denied", ".out.json.x7.part")
+    real = os.open
 
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    def refuse(path, *args, **settings):
+        if str(path).endswith(".part"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *args, **settings)
+
+    monkeypatch.setattr("os.open", refuse)
     result = run("fit", "val.npz", "--method", "ts", "-o", "out.json")
     refused(result, wrong, "error: out.json: permission denied")
 

@@ -20,16 +20,17 @@ def class_names(columns: Sequence[str]) -> NDArray[Any] | None:
     """
     if len(columns) < 2:
         return None
-    start = _shared_start(columns).rstrip("0123456789")
+    start = shared_start(columns).rstrip("0123456789")
     rest = [name[len(start) :] for name in columns]
-    if all(_is_whole(name) for name in rest):
+    if all(is_whole(name) for name in rest):
         return as_names(rest)
     cut = max(start.rfind(mark) for mark in "_-. ") + 1
     names = [name[cut:] for name in columns]
     return np.array(names) if all(names) else np.array(columns)
 
 
-def _shared_start(names: Sequence[str]) -> str:
+def shared_start(names: Sequence[str]) -> str:
+    """What all names begin with."""
     first, last = min(names), max(names)  # all others are between them, and share what these two share
     same = next((index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     return first[:same]
@@ -37,12 +38,12 @@ def _shared_start(names: Sequence[str]) -> str:
 
 def as_names(texts: Sequence[str]) -> NDArray[Any]:
     """Names of classes or labels: numbers if all of them are whole numbers, otherwise text."""
-    if all(_is_whole(text.removesuffix(".0")) for text in texts):
+    if all(is_whole(text.removesuffix(".0")) for text in texts):
         return np.array([int(text.removesuffix(".0")) for text in texts])
     return np.array(texts)
 
 
-def _is_whole(text: str) -> bool:
+def is_whole(text: str) -> bool:
     """Whether a text is a number as Python writes it: 7 is, 07 is a name."""
     digits = text.removeprefix("-")
     return digits.isascii() and digits.isdecimal() and (text == "0" or not digits.startswith("0")) and len(digits) < 19

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.dask import is_dask, known_rows, map_chunks, reduce_chunks, unless_error
+from mixnmatch._engine.errors import InputError
 from mixnmatch._engine.scores import from_tensor
 
 
@@ -21,22 +22,36 @@ def read_labels(y: Any, n_rows: int, n_classes: int, classes: Any = None) -> tup
     if is_dask(y):
         return _read_dask_labels(y, n_rows, n_classes, classes)
     labels = as_labels(y, n_rows)
-    if classes is None and labels.dtype.kind not in "US":
+    if classes is None and not is_text(labels):
         if n_classes == 2 and np.isin(labels, (-1, 1)).all() and (labels < 0).any():
             classes = np.array([-1, 1])
         else:
             return _column_indices(labels, n_classes), np.arange(n_classes)
-    names = _column_names(np.unique(labels) if classes is None else classes, n_classes, given=classes is not None)
+    names = _column_names(different(labels) if classes is None else classes, n_classes, given=classes is not None)
     return _match(labels, names), names
 
 
+def is_text(labels: NDArray[Any]) -> bool:
+    """Whether labels are text, in a NumPy type or as Python's own strings."""
+    return labels.dtype.kind in "USO"
+
+
+def different(labels: NDArray[Any]) -> NDArray[Any]:
+    """All names among labels, sorted."""
+    # Text of any length is not padded to the longest, as long as it is in Python's own objects.
+    return np.array(sorted(set(labels.tolist()))) if labels.dtype.kind == "O" else np.unique(labels)
+
+
 def plain_names(values: NDArray[Any], what: str) -> NDArray[Any]:
-    """Labels or names of classes that came as Python objects, such as those of a pandas column, as text or integers."""
+    """Labels or names of classes that came as Python objects, such as those of a pandas column, as text or numbers.
+
+    Text stays in Python's own strings, which are not padded to the longest.
+    """
     if values.dtype.kind != "O":
         return values
-    kinds = {type(value) for value in values.ravel()}
+    kinds = set(map(type, values.ravel().tolist()))
     if all(issubclass(kind, str) for kind in kinds):
-        return values.astype(str)
+        return values
     if all(issubclass(kind, bool | np.bool_ | int | np.integer) for kind in kinds):
         return values.astype(np.int64)
     if all(issubclass(kind, float | int | np.number) for kind in kinds):
@@ -53,10 +68,10 @@ def _column_names(given_names: Any, n_classes: int, *, given: bool) -> NDArray[A
         raise ValueError(msg)
     if len(names) != n_classes:
         msg = (
-            f"the labels name {len(names)} classes but the scores have {n_classes} columns; "
-            "pass classes=[...] to name the columns in order"
+            "the labels name {found} classes but the scores have {n_classes} columns; "
+            "pass {classes} to name the columns in order"
         )
-        raise ValueError(msg)
+        raise InputError(msg, found=len(names), n_classes=n_classes)
     return names
 
 
@@ -65,10 +80,10 @@ def _column_indices(labels: NDArray[Any], n_classes: int, first_row: int = 0) ->
     if outside.any():
         row = int(np.flatnonzero(outside)[0])
         msg = (
-            f"label {labels[row]} in row {first_row + row} is not a column of the scores (0 to {n_classes - 1}); "
-            "pass classes=[...] if the columns have other names"
+            "label {label} in row {row} is not a column of the scores (0 to {last}); "
+            "pass {classes} if the columns have other names"
         )
-        raise ValueError(msg)
+        raise InputError(msg, label=labels[row], row=first_row + row, last=n_classes - 1)
     return labels.astype(np.intp, copy=False)
 
 
@@ -109,7 +124,7 @@ def _label_error(start: int, chunks: list[NDArray[Any]], n_classes: int, names: 
 
 def _label_names(start: int, chunks: list[NDArray[Any]]) -> NDArray[Any] | Exception:
     try:
-        return np.unique(as_labels(chunks[0], len(chunks[0]), start))
+        return different(as_labels(chunks[0], len(chunks[0]), start))
     except (ValueError, TypeError) as error:
         return error
 
@@ -146,6 +161,8 @@ def as_labels(y: Any, n_rows: int, first_row: int = 0) -> NDArray[Any]:
         labels = labels[:, 0]
     _check_label_shape(labels.shape, n_rows)
     labels = plain_names(labels, "labels")
+    if labels.dtype.kind == "O":
+        return labels
     if labels.dtype.kind == "f":
         with np.errstate(over="ignore"):  # long doubles; infinities are no class
             labels = labels.astype(np.float64)
@@ -164,15 +181,21 @@ def as_labels(y: Any, n_rows: int, first_row: int = 0) -> NDArray[Any]:
 
 
 def _match(labels: NDArray[Any], names: NDArray[Any], first_row: int = 0) -> NDArray[np.intp]:
-    if (labels.dtype.kind in "US") != (names.dtype.kind in "US"):
+    if (labels.dtype.kind in "USO") != (names.dtype.kind in "USO"):
         msg = f"labels of type {labels.dtype} cannot be matched to classes of type {names.dtype}"
         raise ValueError(msg)
-    order = np.argsort(names, kind="stable")
-    position = np.searchsorted(names, labels, sorter=order)
-    codes = order[np.minimum(position, len(names) - 1)]
-    unknown = names[codes] != labels
+    if labels.dtype.kind == "O":
+        place = {name: index for index, name in enumerate(names.tolist())}
+        codes = np.fromiter((place.get(label, -1) for label in labels.tolist()), np.intp, len(labels))
+        unknown = codes < 0
+    else:
+        order = np.argsort(names, kind="stable")
+        position = np.searchsorted(names, labels, sorter=order)
+        codes = order[np.minimum(position, len(names) - 1)]
+        unknown = names[codes] != labels
     if unknown.any():
         row = int(np.flatnonzero(unknown)[0])
-        msg = f"label {labels[row].item()!r} in row {first_row + row} is not one of the classes {names.tolist()!r:.200}"
+        label = labels[row : row + 1].tolist()[0]
+        msg = f"label {label!r:.200} in row {first_row + row} is not one of the classes {names.tolist()!r:.200}"
         raise ValueError(msg)
     return codes.astype(np.intp, copy=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.command import Command, echo, print_json
 from mixnmatch.cli.options import FILE, Methods, force_option, json_option, list_methods_option
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def command(output: Path | None, methods: tuple[str, ...], force: bool, as_json:
             results.append(_judge(name, sample))
             step()
     if not as_json:
-        click.echo(_as_text(sample, results))
+        echo(_as_text(sample, results))
     written = _write(targets, sample, methods)
     if as_json:
         print_json({
@@ -70,7 +70,7 @@ def command(output: Path | None, methods: tuple[str, ...], force: bool, as_json:
             "written": [str(path) for path in written],
         })  # fmt: skip
     else:
-        click.echo("\n".join(_next_steps(written)))
+        echo("\n".join(_next_steps(written)))
 
 
 def _judge(name: str, sample: Sample) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.command import Command, echo, print_json
 from mixnmatch.cli.options import FILE, FILE_HELP, Reading, json_option, reading_options, seed_option
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def command(
     if as_json:
         print_json(_as_dict(table, sides, gain, map_file))
     else:
-        click.echo(_as_text(table, sides, gain, map_file))
+        echo(_as_text(table, sides, gain, map_file))
 
 
 class Side:

@@ -46,5 +46,5 @@ def _same_winners(start: int, chunks: list[NDArray[Any]], threshold: float) -> b
 
 
 def _winners(scores: Any, threshold: float) -> NDArray[np.intp]:
-    values = read_scores(scores, logits=True).values  # only the order matters, whatever they are
+    values = read_scores(scores, logits=True, order_only=True).values
     return np.asarray((values > threshold).astype(np.intp) if values.ndim == 1 else values.argmax(axis=1))

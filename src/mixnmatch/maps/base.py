@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -50,6 +50,9 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
     # Attributes that make up a fitted map, in the order in which they are saved.
     _fitted: ClassVar[tuple[str, ...]] = ()
 
+    # Those among them that may be NaN: what was measured at the fit, which predictions do not depend on.
+    _unknown: ClassVar[frozenset[str]] = frozenset({"loss_"})
+
     # Rows of a block that the map is applied to, at the least.
     _least_rows: ClassVar[int] = 1
 
@@ -68,6 +71,8 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
     total_weight_: float
     backend_: str
     columns_: NDArray[Any]
+    header_: dict[str, Any]
+    metadata_: dict[str, Any]
 
     def fit(self, scores: Any, y: Any = None, sample_weight: Any = None, *, positive: Any = None) -> Self:
         """Learn the map from a calibration set.
@@ -309,11 +314,20 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
 
         return Composition(self, after)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted map to one JSON file, atomically; :func:`mixnmatch.load` reads it."""
+    def save(self, path: str | PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> None:
+        """Write the fitted map to one JSON file, atomically; :func:`mixnmatch.load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            File to write.
+        metadata : mapping, optional
+            What else the file should say, such as the hash of a model: plain values, which ``load`` gives back as
+            ``metadata_``.
+        """
         from mixnmatch.persistence import save
 
-        save(self, path)
+        save(self, path, metadata=metadata)
 
     def to_onnx(
         self,

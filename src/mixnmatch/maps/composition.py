@@ -66,6 +66,11 @@ class Composition(InputOfPart):
         if self.cv is not None:
             check_folds(self.cv)
 
+    def _check_fitted(self) -> None:
+        if not self.first_.n_classes_ == self.second_.n_classes_ == self.n_classes_:
+            msg = "the maps of a composition have different numbers of classes"
+            raise ValueError(msg)
+
     def _fit(self, source: Rows) -> dict[str, Any]:
         first = calibration_map(clone(self.first, safe=False))._fit_source(source)
         seen = source.through(first if self.cv is None else self._cross_fitted(source, first))

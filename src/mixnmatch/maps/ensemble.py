@@ -20,6 +20,7 @@ from mixnmatch._engine.scores import SMALLEST_PROBABILITY
 from mixnmatch.maps._solve import LEAST_MEAN, certify
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.columns import Columns, log_odds_parts
+from mixnmatch.maps.fitted import check_range, check_shape, check_simplex, require
 from mixnmatch.maps.logistic import BetaScaling, LogisticMap, PlattScaling
 from mixnmatch.maps.temperature import LOOK, check_loss, fit_beta, keep_informative, log_softmax
 
@@ -240,6 +241,14 @@ class Ensemble(CalibrationMap):
 
     def _family(self) -> Family:
         return FAMILIES[self.family] if isinstance(self.family, str) else self.family
+
+    def _check_fitted(self) -> None:
+        lower = np.array(self._family().lower)
+        check_shape(self, "theta_", self.free, len(lower))
+        check_range(self, "theta_")
+        require((self.theta_ >= lower).all(), self, "theta_", "is below what its family allows")
+        check_simplex(self, "member_weights_", self.free + (2 if self.fixed else 0))
+        check_range(self, "probability_floor_", 0.0, 1.0)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         family, floor = self._family(), max(source.probability_floor(), SMALLEST_PROBABILITY)

@@ -25,6 +25,7 @@ from mixnmatch.maps._solve import (
     newton,
 )
 from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
+from mixnmatch.maps.fitted import check_range, check_simplex
 from mixnmatch.maps.temperature import LOOK, check_loss, fit_beta, keep_informative, log_softmax
 
 Vector = NDArray[np.float64]
@@ -108,6 +109,11 @@ class EnsembleTemperatureScaling(CalibrationMap):
 
     def _check_params(self) -> None:
         check_loss(self.loss)
+
+    def _check_fitted(self) -> None:
+        check_range(self, "beta_", 0.0)
+        check_range(self, "probability_floor_", 0.0, 1.0)
+        check_simplex(self, "member_weights_", 3)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         floor = source.probability_floor()

@@ -13,6 +13,7 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps._solve import certify
 from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.fitted import check_range, check_shape
 from mixnmatch.maps.order_preserving import (
     Array,
     Cells,
@@ -154,6 +155,18 @@ class GaussianProcessCalibration(CalibrationMap):
         if not (isinstance(self.n_inducing, (int, np.integer)) and 4 <= self.n_inducing <= 64):
             msg = f"n_inducing must be an integer from 4 to 64, got {self.n_inducing!r}"
             raise ValueError(msg)
+
+    def _check_fitted(self) -> None:
+        check_range(self, "beta_", 0.0)
+        check_range(self, "probability_floor_", 0.0, 1.0)
+        check_range(self, "variance_", 0.0)
+        check_range(self, "lengthscale_", 0.0)
+        count, points = Nodes.of(self.n_classes_).count, len(self.inducing_points_)
+        for name, size in (("inducing_points_", points), ("inducing_mean_", points), ("deviation_", count)):
+            check_shape(self, name, size)
+            check_range(self, name)
+        check_shape(self, "deviation_std_", count)
+        check_range(self, "deviation_std_", 0.0)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         floor = source.probability_floor()

@@ -88,9 +88,9 @@ def _invert_platt(platt: PlattScaling, p: Array, *, logits: bool) -> Array:
         if platt.on == "probability":
             s = np.clip(x, 0.0, 1.0)
             return np.asarray(np.log(s) - np.log1p(-s) if logits else s)
-    widest = -math.log(platt.log_floor_)
+    widest = -math.log(platt.probability_floor_)
     x = np.clip(x, -widest, widest)
-    return x if logits else _unclipped(x, platt.log_floor_)
+    return x if logits else _unclipped(x, platt.probability_floor_)
 
 
 def _unclipped(x: Array, floor: float) -> Array:

@@ -12,6 +12,7 @@ from mixnmatch._engine.rows import Rows
 from mixnmatch.maps._linear_passes import Problem, scaled_rows, unpack
 from mixnmatch.maps._linear_solver import Penalty, solve
 from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
+from mixnmatch.maps.fitted import check_range, check_shape
 from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
 
 Array = NDArray[np.float64]
@@ -66,6 +67,14 @@ class SoftmaxLinear(CalibrationMap):
 
     def _check_params(self) -> None:
         check_loss(self.loss)
+
+    def _check_fitted(self) -> None:
+        classes = self.n_classes_
+        check_shape(self, "weight_", *((classes, classes) if self._full else (classes,)))
+        check_shape(self, "intercept_", classes)
+        check_range(self, "weight_")
+        check_range(self, "intercept_")
+        check_range(self, "probability_floor_", 0.0, 1.0)
 
     def _penalty(self, source: Rows) -> Penalty:
         raise NotImplementedError(type(self).__name__)

@@ -14,6 +14,7 @@ from mixnmatch._engine.prepared import Prepared
 from mixnmatch.maps._solve import TOLERANCE, Point, Solution, bounded_step, certify, newton
 from mixnmatch.maps.base import BinaryMap
 from mixnmatch.maps.columns import Columns, labels, log_odds, log_odds_parts, take
+from mixnmatch.maps.fitted import check_range, check_shape, require
 from mixnmatch.maps.temperature import check_loss
 
 Array = NDArray[np.float64]
@@ -55,6 +56,17 @@ class LogisticMap(BinaryMap):
 
     def _check_params(self) -> None:
         check_loss(self.loss)
+
+    @property
+    def _n_problems(self) -> int:
+        """Number of binary problems that the map was fitted to."""
+        return len(self.coef_)
+
+    def _check_fitted(self) -> None:
+        check_shape(self, "coef_", len(self.coef_), self._n_features + 1)
+        check_range(self, "coef_")
+        require(len(self.coef_) and (self.coef_[:, :-1] >= 0).all(), self, "coef_", "has a negative slope")
+        check_range(self, "probability_floor_", 0.0, 1.0)
 
     def _features(self, block: Block, way: str, floor: float) -> tuple[Array, Array | None]:
         """What the slopes are of, one or two m x K tables for the entries of a block."""

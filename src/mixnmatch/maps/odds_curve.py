@@ -69,12 +69,12 @@ class OddsCurveMap(BinaryMap):
     ``knots_``; its pieces, of which there is one more, start k entries later.
     """
 
-    _fitted: ClassVar[tuple[str, ...]] = ("knots_", "pieces_", "offsets_", "log_floor_")
+    _fitted: ClassVar[tuple[str, ...]] = ("knots_", "pieces_", "offsets_", "probability_floor_")
 
     knots_: Array
     pieces_: Array
     offsets_: NDArray[np.int64]
-    log_floor_: float
+    probability_floor_: float
 
     @property
     def strictly_increasing(self) -> bool:  # type: ignore[override]
@@ -90,13 +90,13 @@ class OddsCurveMap(BinaryMap):
         raise NotImplementedError(type(self).__name__)
 
     def _fit_columns(self, columns: Columns) -> dict[str, Any]:
-        floor = columns.source.log_floor()
+        floor = columns.source.probability_floor()
         curves = [self._curve(table) for table in odds_tables(columns, floor)]
         return {
             "knots_": np.concatenate([curve.knots for curve in curves]),
             "pieces_": np.concatenate([curve.pieces for curve in curves]),
             "offsets_": np.cumsum([0, *(len(curve.knots) for curve in curves)]),
-            "log_floor_": floor,
+            "probability_floor_": floor,
         }
 
     def _check_fitted(self) -> None:
@@ -116,7 +116,7 @@ class OddsCurveMap(BinaryMap):
         return [Curve(self.knots_[a:b], self.pieces_[a + k : b + k + 1]) for k, (a, b) in spans]
 
     def _transform_columns(self, block: Block, way: str) -> Array:
-        x = log_odds(block, way, self.log_floor_)
+        x = log_odds(block, way, self.probability_floor_)
         out = np.empty(x.shape)
         for k, curve in enumerate(self.curves()):
             out[:, k] = curve(x[:, k])

@@ -16,6 +16,7 @@ from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
 from mixnmatch.maps._solve import Point, Solution, certify, newton
 from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.fitted import LARGEST, check_range, check_shape, require
 from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
 
 Array = NDArray[np.float64]
@@ -142,6 +143,15 @@ class IntraOrderPreserving(CalibrationMap):
         if not is_number(self.ridge) or self.ridge <= 0:
             msg = f"ridge must be positive and finite, got {self.ridge!r}"
             raise ValueError(msg)
+
+    def _check_fitted(self) -> None:
+        check_range(self, "beta_", 0.0)
+        check_range(self, "probability_floor_", 0.0, 1.0)
+        check_range(self, "knots_", -LARGEST, 0.0)
+        check_shape(self, "knots_", len(self.knots_))
+        check_shape(self, "slopes_", len(self.knots_) - 1)
+        check_range(self, "slopes_", 0.0)
+        require((np.diff(self.knots_) < 0).all(), self, "knots_", "does not decrease")
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         floor = source.probability_floor()

@@ -11,6 +11,7 @@ from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
 from mixnmatch.maps._linear_passes import Problem, gradient_statistic, scaled_rows
 from mixnmatch.maps._linear_solver import ROUGH, Penalty, solve
+from mixnmatch.maps.fitted import check_range
 from mixnmatch.maps.linear import SoftmaxLinear
 
 # Strengths of ODIR that are tried, from strong to weak, up to so many classes.
@@ -222,6 +223,10 @@ class DirichletScaling(SoftmaxLinear):
         super()._check_params()
         if self.strength is not None:
             _check_positive("strength", self.strength)
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check_range(self, "strength_", 0.0)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         problem = self._problem(source)

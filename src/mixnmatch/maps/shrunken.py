@@ -26,7 +26,7 @@ CAUTION = 0.5
 class _Shrunken(LogisticMap):
     """A logistic function of the log-odds with a ridge penalty on its distance from the identity."""
 
-    _fitted: ClassVar[tuple[str, ...]] = ("coef_", "log_floor_", "prior_variance_")
+    _fitted: ClassVar[tuple[str, ...]] = ("coef_", "probability_floor_", "prior_variance_")
 
     prior_variance_: Array
 
@@ -47,10 +47,10 @@ class _Shrunken(LogisticMap):
         check_penalty(self.penalty)
 
     def _fit_columns(self, columns: Columns) -> dict[str, Any]:
-        floor = columns.source.log_floor()
+        floor = columns.source.probability_floor()
         fits = [self._fit_table(table) for table in odds_tables(columns, floor)]
         coef, variance = zip(*fits, strict=True)
-        return {"coef_": np.stack(coef), "log_floor_": floor, "prior_variance_": np.array(variance)}
+        return {"coef_": np.stack(coef), "probability_floor_": floor, "prior_variance_": np.array(variance)}
 
     def _features_of(self, x: Array) -> Array:
         """What the coefficients are of, at log-odds x: m x P, the last column 1."""

@@ -15,6 +15,7 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps._solve import LEAST_MEAN, STEEPEST, certify, minimise_scalar
 from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
+from mixnmatch.maps.fitted import check_range
 
 LOSSES = ("nll", "brier")
 # Rows that a first, cheap look at the data takes.
@@ -96,6 +97,10 @@ class TemperatureScaling(CalibrationMap):
 
     def _check_params(self) -> None:
         check_loss(self.loss)
+
+    def _check_fitted(self) -> None:
+        check_range(self, "beta_", 0.0)
+        check_range(self, "probability_floor_", 0.0, 1.0)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         floor = source.probability_floor()
