@@ -121,7 +121,7 @@ def test_names_and_vectors_and_progress():
 def test_default_methods_are_quick_and_the_others_are_named():
     from mixnmatch.maps.base import read_rows
     from mixnmatch.registry import REGISTRY
-    from mixnmatch.selection.evaluated import build_methods, default_methods
+    from mixnmatch.selection.evaluation_set import build_methods, default_methods
 
     logits, y = make_problem(50, 3)
     source = read_rows(logits, y, logits=True)

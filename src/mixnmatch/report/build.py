@@ -19,8 +19,9 @@ from mixnmatch.maps.base import read_rows
 from mixnmatch.report import judged, words
 from mixnmatch.report.data import ReportData, Reproduction
 from mixnmatch.selection.comparison import Comparison, compare
-from mixnmatch.selection.evaluated import EvaluationSet, Methods, build_methods, read_evaluation
+from mixnmatch.selection.evaluation_set import EvaluationSet, read_evaluation
 from mixnmatch.selection.learning import LearningCurve, learning_curve
+from mixnmatch.selection.methods import Methods, build_methods
 
 __all__ = ["build_report", "write_report"]
 

@@ -24,7 +24,7 @@ from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.report.data import ClassRow, Side
 from mixnmatch.selection.comparison import MethodResult
-from mixnmatch.selection.evaluated import EvaluationSet
+from mixnmatch.selection.evaluation_set import EvaluationSet
 
 FOLDS = 5
 BINS = 15

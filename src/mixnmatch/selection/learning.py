@@ -14,8 +14,9 @@ from sklearn.base import clone
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap, read_rows
 from mixnmatch.maps.external import calibration_map
-from mixnmatch.selection.evaluated import EvaluationSet, Methods, build_methods, read_evaluation
-from mixnmatch.selection.text import table
+from mixnmatch.selection.evaluation_set import EvaluationSet, read_evaluation
+from mixnmatch.selection.methods import Methods, build_methods
+from mixnmatch.selection.text_table import table
 
 if TYPE_CHECKING:
     from mixnmatch.selection.display import LearningCurveDisplay
