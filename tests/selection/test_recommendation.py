@@ -5,7 +5,7 @@ import pytest
 
 from mixnmatch import load_sample, selection
 from mixnmatch.selection import recommendation
-from mixnmatch.selection.comparison import Comparison, MethodResult
+from mixnmatch.selection.results import Comparison, MethodResult
 from mixnmatch.selection.recommendation import _complexity, _guideline, recommend
 from tests.conftest import draw_labels, softmax
 

@@ -59,7 +59,8 @@ class Composition(CalibrationMap):
     @property
     def injective(self) -> bool:  # type: ignore[override]
         """Whether both maps are injective."""
-        return all(getattr(part, "injective", False) for part in (self.first, self.second))
+        parts = (getattr(self, "first_", self.first), getattr(self, "second_", self.second))
+        return all(getattr(part, "injective", False) for part in parts)
 
     def _input_settings(self) -> dict[str, Any]:
         return calibration_map(self.first)._input_settings()

@@ -17,9 +17,9 @@ Methods = Sequence[Any] | Mapping[str, Any]
 # The candidates that compare, recommend, report and demo share, so that they come to the same verdict.
 MANY_CLASSES = ("identity", "ts", "ets", "irm", "irm-ets", "irova-ts", "svs", "sms", "auto")
 TWO_CLASSES = ("identity", "ts", "platt", "ets", "beta", "isotonic", "auto")
-# Above so many classes the table leaves out maps with a matrix, above so many entries also `auto`, which takes long.
+# Maps with a matrix are left out above so many classes, and `auto`, which takes long, on tables of more entries.
 MATRIX_TO = 200
-LARGE_TABLE = 2_000_000
+AUTO_TO = 400_000
 
 # From simple to flexible: parameters shared by all classes, a function shared by all classes, parameters of each class,
 # a function of each class, a matrix of parameters, a stack of maps. Within a group by the number of parameters.
@@ -34,6 +34,8 @@ SIMPLICITY = (
 # With two classes, Platt scaling has two parameters in all, and beta scaling three.
 SIMPLE_FOR_TWO = ("identity", "uniform", "ts", "platt", "ets", "beta")
 
+# With few samples, a simple map that does well on average; with two classes it has an intercept.
+SAFEST, SAFEST_FOR_TWO = "ts", "platt"
 # With fewer samples, or fewer outside the most frequent class, methods cannot be ranked.
 LEAST_SAMPLES = 64
 LEAST_OTHERS = 10
@@ -92,13 +94,11 @@ def default_methods(source: Rows) -> tuple[list[str], list[str]]:
     """Short names that are compared unless others are asked for, and the remaining ones."""
     from mixnmatch.registry import REGISTRY
 
-    names = TWO_CLASSES if source.n_classes == 2 else MANY_CLASSES
-    large = source.n_entries > LARGE_TABLE
-    kept = [
-        name
-        for name in names
-        if not (name == "sms" and source.n_classes > MATRIX_TO) and not (name == "auto" and large)
-    ]
+    names: tuple[str, ...] = TWO_CLASSES if source.n_classes == 2 else MANY_CLASSES
+    if too_few(source.class_weights()):  # no ranking is possible
+        names = ("identity", SAFEST_FOR_TWO if source.n_classes == 2 else SAFEST)
+    left_out = [*(["sms"] if source.n_classes > MATRIX_TO else []), *(["auto"] if source.n_entries > AUTO_TO else [])]
+    kept = [name for name in names if name not in left_out]
     return kept, [name for name in REGISTRY if name not in (*kept, "uniform")]
 
 

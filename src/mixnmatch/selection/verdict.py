@@ -12,22 +12,20 @@ from numpy.typing import NDArray
 
 from mixnmatch.evaluation._means import MeanEstimate, Moments
 from mixnmatch.selection.evaluation_set import LossTable
-from mixnmatch.selection.methods import simplicity, too_few
+from mixnmatch.selection.methods import SAFEST, SAFEST_FOR_TWO, simplicity, too_few
 from mixnmatch.selection.ties import tied_with_best
 
 if TYPE_CHECKING:
-    from mixnmatch.selection.comparison import Comparison
     from mixnmatch.selection.learning import LearningCurve
+    from mixnmatch.selection.results import Comparison
 
-__all__ = ["Verdict", "decide"]
+__all__ = ["Verdict", "decide", "more_data"]
 
 Floats = NDArray[np.float64]
 # Probability that the truly best method is called worse than another.
 LEVEL = 0.05
 # Scores that can decide, by the name of the option.
 SCORES = {"nll": "log loss", "brier": "Brier score"}
-# With few samples, the simplest map that does best on average; with two classes it has an intercept.
-SAFEST, SAFEST_FOR_TWO = "ts", "platt"
 # A class with fewer samples than this says next to nothing about parameters of its own.
 FEW_OF_A_CLASS = 10
 
@@ -89,7 +87,7 @@ class Verdict:
 
     def with_outlook(self, curve: LearningCurve | None) -> Verdict:
         """The same verdict with what a learning curve says about more calibration samples for this method."""
-        return replace(self, more_data=_more_data(self.method, curve))
+        return replace(self, more_data=more_data(self.method, curve))
 
     def with_warnings(self, texts: Sequence[str]) -> Verdict:
         """The same verdict with more warnings."""
@@ -325,7 +323,8 @@ def _helps(improvement: MeanEstimate | None) -> str:
     return "yes" if low > 0 else ("harms" if high < 0 else "no")
 
 
-def _more_data(method: str, curve: LearningCurve | None) -> str:
+def more_data(method: str, curve: LearningCurve | None) -> str:
+    """Whether more calibration samples would help a method, by a learning curve."""
     if method == "identity":
         return "nothing is fitted; with more samples a method may turn out to help"
     if curve is None:
