@@ -1,4 +1,4 @@
-"""Which methods are statistically tied with the best: Hsu's multiple comparisons with the best, on paired losses."""
+"""Which methods are tied with the best, on paired losses: Hsu's comparison with the best, and one standard error."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from mixnmatch.evaluation._means import Moments
 Floats = NDArray[np.float64]
 # Draws of the largest of the correlated t statistics; the quantile is then known to about 2% of itself.
 DRAWS = 4000
+# Inflation of standard errors that keeps the level in 5-fold cross-validation (measured: benchmarks/verdict_study.py).
+CROSS_VALIDATED = 1.3
 
 
 def tied_with_best(
-    losses: Floats, weight: Floats | None = None, *, level: float = 0.05, seed: int = 0
+    losses: Floats, weight: Floats | None = None, *, level: float = 0.05, inflation: float = 1.0, seed: int = 0
 ) -> NDArray[np.bool_]:
     r"""Methods that may be the best: none of the others has a significantly lower mean loss.
 
@@ -25,6 +27,9 @@ def tied_with_best(
         Frequencies of the samples; samples are the units of the standard errors.
     level : float
         Probability, for large n, that the truly best method is not among the tied ones.
+    inflation : float
+        Factor of the standard errors, above 1 where losses of samples depend on each other: in cross-validation,
+        those of a fold share the noise of a fit. See ``CROSS_VALIDATED``.
     seed : int
         Seed of the draws.
 
@@ -65,9 +70,34 @@ def tied_with_best(
     with np.errstate(divide="ignore", invalid="ignore"):
         statistic = np.where(none, np.where(behind > 1e-12, np.inf, 0.0), behind / spread)
     critical = _critical_values(covariance, np.where(none, np.inf, spread), n - 1, level, seed)
-    found[columns] = statistic.max(axis=1) <= critical
+    found[columns] = statistic.max(axis=1) <= inflation * critical
     found[columns[int(means.argmin())]] = True
     return found
+
+
+def near_best(losses: Floats, weight: Floats | None = None) -> NDArray[np.bool_]:
+    """Methods whose mean loss is within one standard error of the lowest: that of the paired difference.
+
+    Parameters
+    ----------
+    losses : array of shape (n, m)
+        Loss of each sample under each of m methods.
+    weight : array of shape (n,), optional
+        Frequencies of the samples; samples are the units of the standard errors.
+
+    Returns
+    -------
+    array of bool of shape (m,)
+        Methods with an infinite loss are never near the best, unless all are.
+    """
+    means = np.average(losses, axis=0, weights=weight)
+    best = int(np.where(np.isnan(means), np.inf, means).argmin())
+    with np.errstate(invalid="ignore"):  # both losses may be infinite
+        differences = losses - losses[:, [best]]
+    moments = [Moments.of(one[None], weight) for one in differences.T]
+    near = [one.means()[0] <= np.sqrt(one.covariance()[0, 0]) for one in moments]
+    near[best] = True
+    return np.array(near)
 
 
 def _critical_values(covariance: Floats, spread: Floats, degrees: int, level: float, seed: int) -> Floats:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mixnmatch.evaluation._means import MeanEstimate, Moments
 from mixnmatch.selection.evaluation_set import LossTable
 from mixnmatch.selection.methods import SAFEST, SAFEST_FOR_TWO, simplicity, too_few
-from mixnmatch.selection.ties import tied_with_best
+from mixnmatch.selection.ties import CROSS_VALIDATED, near_best, tied_with_best
 
 if TYPE_CHECKING:
     from mixnmatch.selection.learning import LearningCurve
@@ -24,6 +24,8 @@ __all__ = ["Verdict", "decide", "more_data"]
 Floats = NDArray[np.float64]
 # Probability that the truly best method is called worse than another.
 LEVEL = 0.05
+# A method whose score is above the lowest one by less than this share of it counts as tied: nobody would notice.
+NEGLIGIBLE = 1e-3
 # Scores that can decide, by the name of the option.
 SCORES = {"nll": "log loss", "brier": "Brier score"}
 # A class with fewer samples than this says next to nothing about parameters of its own.
@@ -162,10 +164,14 @@ def decide(comparison: Comparison, *, preserve_accuracy: bool = False) -> Verdic
 
     Notes
     -----
-    The simplest method that is statistically tied with the best (see :func:`tied_with_best`) by a proper score, in the
-    order of ``mixnmatch.selection.methods.SIMPLICITY``. The identity is no candidate: a map with one or two parameters
-    costs next to nothing where scores are calibrated already. It is chosen where calibrating is shown to harm: the
-    nested estimate of the improvement is negative by more than one standard error.
+    The choice is the simplest method, in the order of ``mixnmatch.selection.methods.SIMPLICITY``, whose mean score is
+    within one standard error of the lowest one, by paired differences. Which methods are called tied with the best, or
+    significantly worse, follows Hsu's comparison with the best at the 5% level, which accounts for the number of
+    methods. Differences below 0.1% of the score count as ties.
+
+    The identity is no candidate, since a map with one or two parameters costs next to nothing where scores are
+    calibrated already. It is chosen where calibrating is shown to harm: the interval of the nested estimate of the
+    improvement is below zero.
 
     With fewer than 64 samples, or fewer than 10 outside the most frequent class, no ranking is possible. The verdict
     then is temperature scaling, or Platt scaling for two classes.
@@ -196,6 +202,29 @@ def decide(comparison: Comparison, *, preserve_accuracy: bool = False) -> Verdic
     return race.verdict(warnings)
 
 
+@dataclass(frozen=True)
+class Selection:
+    """The method selected, the one with the lowest mean loss, and all that are tied with it, from the simplest on."""
+
+    method: str
+    best: str
+    tied: list[str]
+
+
+def select(
+    losses: Floats, names: Sequence[str], n_classes: int, weight: Floats | None = None, *, held_out: bool = False
+) -> Selection:
+    """Select a method by the losses (n x m) of samples that the methods were not fitted on; see :func:`decide`."""
+    means = np.average(losses, axis=0, weights=weight)
+    best = int(means.argmin())
+    same = means - means[best] <= NEGLIGIBLE * abs(means[best])
+    tied = tied_with_best(losses, weight, level=LEVEL, inflation=1.0 if held_out else CROSS_VALIDATED) | same
+    near = (near_best(losses, weight) & tied) | same
+    order = simplicity(names, n_classes)
+    ties = [name for name in order if tied[names.index(name)]]
+    return Selection(next(name for name in ties if near[names.index(name)]), names[best], ties)
+
+
 class _Race:
     """The candidates of a comparison and their losses."""
 
@@ -205,6 +234,7 @@ class _Race:
         self.confidence = comparison.confidence
         self.losses: Floats = table.nll if comparison.scoring == "nll" else table.brier
         self.score = SCORES[comparison.scoring]
+        self.held_out = comparison.held_out
         self.how = "held-out" if comparison.held_out else "cross-validated"
         results = {result.name: result for result in comparison.results}
         finite = [name for k, name in enumerate(table.names) if np.isfinite(self.losses[:, k]).all()]
@@ -217,14 +247,11 @@ class _Race:
         """Losses of a method."""
         return self.losses[:, self.table.names.index(name)]
 
-    def select(self, candidates: list[str], rows: Any = slice(None)) -> tuple[str, str, list[str]]:
-        """The choice, the best by its mean, and all that are tied with it, from the simplest on."""
+    def select(self, candidates: list[str], rows: Any = slice(None)) -> Selection:
+        """Select among candidates by their losses for some of the samples."""
         weight = None if self.table.weight is None else self.table.weight[rows]
         losses = np.stack([self.of(name)[rows] for name in candidates], axis=1)
-        tied = tied_with_best(losses, weight, level=LEVEL)
-        best = candidates[int(np.average(losses, axis=0, weights=weight).argmin())]
-        names = simplicity([name for name, one in zip(candidates, tied, strict=True) if one], self.n_classes)
-        return names[0], best, names
+        return select(losses, candidates, self.n_classes, weight, held_out=self.held_out)
 
     def mean(self, values: Floats) -> MeanEstimate | None:
         """Weighted mean with its interval; None if it is not finite."""
@@ -251,7 +278,7 @@ class _Race:
             return None, None
         chosen = np.empty(len(fold), dtype=np.intp)
         for k in folds:
-            chosen[fold == k] = names.index(self.select(self.candidates, fold != k)[0])
+            chosen[fold == k] = names.index(self.select(self.candidates, fold != k).method)
         rows, given = np.arange(len(fold)), names.index("identity")
         gain = self.mean(self.table.brier[:, given] - self.table.brier[rows, chosen])
         return gain, self.mean(self.losses[:, given] - self.losses[rows, chosen])
@@ -262,6 +289,9 @@ class _Race:
         method = safe if safe in self.candidates else simplicity(self.candidates, self.n_classes)[0]
         why = f"{reason}, too few to rank methods; {method} is the safest simple choice"
         improvement = self.improvement(method)
+        if _helps(improvement) == "harms":
+            method, why = "identity", f"{reason}, too few to rank methods, and {method} raises the {self.score}"
+            improvement = None
         return Verdict(
             method,
             why,
@@ -275,13 +305,14 @@ class _Race:
 
     def verdict(self, warnings: tuple[str, ...]) -> Verdict:
         """The verdict where there are enough samples."""
-        method, best, tied = self.select(self.candidates)
+        selection = self.select(self.candidates)
+        method, best, tied = selection.method, selection.best, selection.tied
         gain, improvement = self.nested()
         cost, unrestricted = self._accuracy_cost(method)
-        why = self._why(method, best, tied)
-        if improvement is not None and float(improvement) < -improvement.standard_error:
-            why = f"calibrating would raise the {self.how} {self.score} (with {method}, selecting included, it "
-            why += f"{change_text(improvement)})"
+        why = self._why(selection)
+        if improvement is not None and improvement.interval[1] < 0:
+            why = f"selecting a method and fitting it is shown to harm; the {self.how} {self.score} "
+            why += change_text(improvement)
             method = "identity"
         effect = self.improvement(method)
         return Verdict(
@@ -299,20 +330,20 @@ class _Race:
             warnings=warnings,
         )
 
-    def _why(self, method: str, best: str, tied: list[str]) -> str:
+    def _why(self, selection: Selection) -> str:
         lowest = f"the lowest {self.how} {self.score}"
         if len(self.candidates) == 1:
             return "no other method was compared"
-        if len(tied) == 1:
+        if len(selection.tied) == 1:
             return f"it has {lowest}, significantly lower than that of every other method"
-        if method == best:
-            return f"it has {lowest}, and it is the simplest of {len(tied)} statistically tied methods"
-        return f"it is the simplest of {len(tied)} methods that are statistically tied; {best} has {lowest}"
+        if selection.method == selection.best:
+            return f"it has {lowest}, and no simpler method is within one standard error of it"
+        return f"it is the simplest method within one standard error of {selection.best}, which has {lowest}"
 
     def _accuracy_cost(self, method: str) -> tuple[MeanEstimate | None, str]:
         if len(self.candidates) == len(self.unrestricted):
             return None, ""
-        _, best, _ = self.select(self.unrestricted)
+        best = self.select(self.unrestricted).best
         return self.mean(self.of(method) - self.of(best)), best
 
 
