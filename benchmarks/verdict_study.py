@@ -269,6 +269,14 @@ def before(record: Record) -> str:
     return record.names[best] if significant else "identity"
 
 
+def simple(record: Record) -> str:
+    """The rule for very few samples: TS, or Platt scaling for two classes, unless it is shown to harm."""
+    name = "platt" if record.n_classes == 2 else "ts"
+    lower = record.nll[:, record.names.index("identity")] - record.nll[:, record.names.index(name)]
+    harms = lower.mean() < -1.96 * lower.std(ddof=1) / np.sqrt(len(lower))
+    return "identity" if harms else name
+
+
 RULES: dict[str, Callable[[Record], str]] = {
     "verdict": lambda record: with_identity("verdict", record),
     "verdict, never identity": lambda record: chosen_by("verdict", record),
@@ -279,6 +287,7 @@ RULES: dict[str, Callable[[Record], str]] = {
     "always ts": lambda _: "ts",
     "always ets": lambda _: "ets",
     "always ts or platt": lambda record: "platt" if record.n_classes == 2 else "ts",
+    "ts or platt, unless harmful": simple,
     "always auto": lambda _: "auto",
 }
 

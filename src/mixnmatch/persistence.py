@@ -232,6 +232,8 @@ def _decode_map(value: dict[str, Any]) -> CalibrationMap:
     made = kind(**_decode_params(value["params"]))
     fitted = value["fitted"]
     expected = {*kind._fitted, *_COMMON}
+    if isinstance(fitted, dict):  # files of older versions lack attributes that came later
+        fitted = {**getattr(kind, "_fitted_later", {}), **fitted}
     if not isinstance(fitted, dict) or set(fitted) != expected:
         msg = f"the attributes of a {kind.__name__} are not {sorted(expected)}"
         raise MapFileError(msg)

@@ -124,7 +124,7 @@ def _write(targets: dict[str, Path], sample: Sample, methods: tuple[str, ...] | 
 
 def _next_steps(written: list[Path]) -> list[str]:
     if not written:
-        return ["", "Next: mixnmatch demo --output DIR writes the sample's files to try the other commands with."]
+        return ["", "Next: mixnmatch demo --output DIR writes files to try the other commands with."]
     folder = written[0].parent
     return [
         "",

@@ -7,7 +7,16 @@ from pathlib import Path
 import click
 
 from mixnmatch.cli.command import Command, print_json
-from mixnmatch.cli.options import FILE, FILE_HELP, Reading, json_option, reading_options, seed_option
+from mixnmatch.cli.options import (
+    FILE,
+    FILE_HELP,
+    Methods,
+    Reading,
+    json_option,
+    list_methods_option,
+    reading_options,
+    seed_option,
+)
 
 HELP = f"""Recommend a calibration method for your data, with the reasons.
 
@@ -28,6 +37,8 @@ HELP = f"""Recommend a calibration method for your data, with the reasons.
     ),
 )
 @click.argument("scores", type=FILE)
+@click.option("--methods", type=Methods(), metavar="A,B,...", help="Methods to choose from [default: the main ones].")
+@list_methods_option
 @click.option("--evaluation", type=FILE, metavar="FILE", help="Held-out file, instead of cross-validation.")
 @click.option("--preserve-accuracy", is_flag=True, help="The predicted class must never change.")
 @click.option("--model-size", type=click.IntRange(1), metavar="N", help="Number of parameters of the model.")
@@ -36,6 +47,7 @@ HELP = f"""Recommend a calibration method for your data, with the reasons.
 @json_option
 def command(
     scores: Path,
+    methods: tuple[str, ...] | None,
     evaluation: Path | None,
     preserve_accuracy: bool,
     model_size: int | None,
@@ -53,6 +65,7 @@ def command(
         result = selection.recommend(
             table.scores,
             table.labels,
+            methods=None if methods is None else list(methods),
             evaluation=None if evaluation is None else evaluation_rows(evaluation, table, reading),
             logits=table.logits,
             preserve_accuracy=preserve_accuracy,

@@ -125,14 +125,20 @@ def compare(
         source.n_classes,
         confidence,
         left_out=tuple(default_methods(source)[1]) if methods is None else (),
-        losses=_loss_table(measured, rows, fold_of(range(rows.source.n_rows), cv, random_state)[rows.index], source),
+        losses=_loss_table(
+            measured, before, rows, fold_of(range(rows.source.n_rows), cv, random_state)[rows.index], source
+        ),
         scoring=scoring,
         held_out=held_out is not None,
     )
 
 
 def _loss_table(
-    measured: list[tuple[MethodResult, SampleLosses | None]], rows: EvaluationSet, fold: NDArray[np.intp], source: Rows
+    measured: list[tuple[MethodResult, SampleLosses | None]],
+    before: SampleLosses,
+    rows: EvaluationSet,
+    fold: NDArray[np.intp],
+    source: Rows,
 ) -> LossTable | None:
     good = [(result.name, losses) for result, losses in measured if losses is not None]
     if not good:
@@ -146,6 +152,7 @@ def _loss_table(
         fold,
         class_weights=source.class_weights(),
         evaluated=rows.source.class_weights(),
+        errors=float(np.sum((1 - before.right) * (1 if rows.weight is None else rows.weight))),
     )
 
 

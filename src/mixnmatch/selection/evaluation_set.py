@@ -58,6 +58,8 @@ class LossTable:
         only serve to estimate the gain of selecting.
     class_weights, evaluated : array of shape (L,)
         Number of samples of each class to calibrate with, and to evaluate on (sums of weights).
+    errors : float or None
+        Number of evaluated samples whose predicted class, before calibration, is not the label; None if unknown.
     """
 
     names: tuple[str, ...]
@@ -67,6 +69,7 @@ class LossTable:
     fold: NDArray[np.intp]
     class_weights: NDArray[np.float64]
     evaluated: NDArray[np.float64]
+    errors: float | None = None
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def check_labels(source: Rows, what: str = "labels") -> None:
 
 
 def simplicity(names: Sequence[str], n_classes: int) -> list[str]:
-    """The names from the simplest to the most flexible; maps without a short name come last, in the order given.
+    """The names from the simplest to the most flexible; maps without a short name come before a stack, as given.
 
     Examples
     --------
@@ -87,7 +87,8 @@ def simplicity(names: Sequence[str], n_classes: int) -> list[str]:
     ['ets', 'platt', 'beta', 'auto']
     """
     order = (*SIMPLE_FOR_TWO, *SIMPLICITY) if n_classes == 2 else SIMPLICITY
-    return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
+    other = order.index("auto") - 0.5
+    return sorted(names, key=lambda name: order.index(name) if name in order else other)
 
 
 def default_methods(source: Rows) -> tuple[list[str], list[str]]:

@@ -13,7 +13,7 @@ from mixnmatch.maps.base import read_rows
 from mixnmatch.selection.comparison import compare
 from mixnmatch.selection.evaluation_set import notion_of
 from mixnmatch.selection.learning import LearningCurve, learning_curve
-from mixnmatch.selection.methods import LEAST_SAMPLES, MATRIX_TO, check_labels, default_methods
+from mixnmatch.selection.methods import LEAST_SAMPLES, MATRIX_TO, Methods, build_methods, check_labels, default_methods
 from mixnmatch.selection.results import Comparison, wrapped
 from mixnmatch.selection.verdict import Verdict, decide
 
@@ -130,6 +130,7 @@ def recommend(
     scores: Any,
     y: Any,
     *,
+    methods: Methods | None = None,
     evaluation: tuple[Any, ...] | None = None,
     logits: bool = False,
     preserve_accuracy: bool = False,
@@ -148,6 +149,8 @@ def recommend(
         Probabilities, or logits if ``logits``.
     y : array of shape (n,)
         Labels.
+    methods : sequence of short names and maps, or mapping from names to maps, optional
+        What to choose from; by default as in :func:`compare`.
     evaluation : tuple (scores, y) or (scores, y, sample_weight), optional
         Held-out set; without it the methods are cross-validated.
     logits : bool
@@ -164,7 +167,7 @@ def recommend(
     Returns
     -------
     Recommendation
-        The verdict of :func:`decide` on a comparison of the default methods, and what the guidelines say. Where they
+        The verdict of :func:`decide` on a comparison of methods, and what the guidelines say. Where they
         disagree, the data decide, by a proper score and never by an estimate of the calibration error.
 
     Examples
@@ -180,8 +183,12 @@ def recommend(
     source = read_rows(scores, y, sample_weight, logits=logits, classes=classes)
     check_labels(source)
     common: dict[str, Any] = {"logits": logits, "sample_weight": sample_weight, "classes": classes}
-    methods = _methods(source, preserve_accuracy, logits, cv, random_state)
-    steps = _Steps(progress, len(methods) + 2)
+    maps: dict[str, Any] = (
+        _methods(source, preserve_accuracy, logits, cv, random_state)
+        if methods is None
+        else dict(build_methods(methods, source, logits=logits))
+    )
+    steps = _Steps(progress, len(maps) + 2)
     steps.now("calibration error")
     notion = notion_of(source.n_classes)
     error = calibration_error(scores, y, notion=notion, interval=True, random_state=random_state, **common)
@@ -191,7 +198,7 @@ def recommend(
     evidence = compare(
         scores,
         y,
-        methods=methods,
+        methods=maps,
         evaluation=evaluation,
         cv=cv,
         random_state=random_state,
@@ -200,7 +207,7 @@ def recommend(
     )
     verdict = decide(evidence, preserve_accuracy=preserve_accuracy)
     steps.now("learning curve")
-    curve = _curve(scores, y, source, methods, verdict.method, evaluation, random_state, common)
+    curve = _curve(scores, y, source, maps, verdict.method, evaluation, random_state, common)
     verdict = verdict.with_outlook(curve).with_warnings(_warnings(error, evidence, verdict, complexity))
     return Recommendation(
         verdict=verdict,

@@ -194,7 +194,7 @@ class Comparison:
             f"{float(result.gain):+.4f} {_half_width(result.gain)}",
             f"{result.accuracy:.4f}{' ' if result.accuracy_preserving else '*'}",
             f"{100 * result.error:.2f}%",
-            f"{result.seconds:.2f}",
+            f"{result.seconds:.1f}",
         )
 
 

@@ -114,6 +114,9 @@ class Verdict:
         if self.nested_gain is not None:
             text = f"{self.nested_gain:+.4f} {interval_text(self.nested_gain, sign=True)} in Brier score"
             found.append(("Nested gain", f"{text}, when selecting the method is part of the procedure"))
+        elif self.nested_improvement is not None:
+            text = f"the {self.score} {change_text(self.nested_improvement)}"
+            found.append(("Nested", f"{text}, when selecting the method is part of the procedure"))
         if self.tied_with:
             found.append(("Tied", f"{', '.join(self.tied_with)}; statistically tied with the best, {self.best}"))
         if self.accuracy_cost is not None:
@@ -174,7 +177,8 @@ def decide(comparison: Comparison, *, preserve_accuracy: bool = False) -> Verdic
     improvement is below zero.
 
     With fewer than 64 samples, or fewer than 10 outside the most frequent class, no ranking is possible. The verdict
-    then is temperature scaling, or Platt scaling for two classes.
+    then is temperature scaling, or Platt scaling for two classes, unless that significantly raises the score. If none
+    of the predictions is wrong, any map would make the scores more extreme, and the verdict is to leave them.
 
     Examples
     --------
@@ -189,17 +193,36 @@ def decide(comparison: Comparison, *, preserve_accuracy: bool = False) -> Verdic
     if table is None:
         msg = f"no method could be fitted: {comparison.failed[0].failure}"
         raise ValueError(msg)
-    race = _Race(comparison, table, preserve_accuracy)
-    warnings = _warnings(comparison, table)
-    reason = too_few(table.evaluated)
+    preserving = [result.name for result in comparison.results if result.accuracy_preserving]
+    found = decide_by_losses(
+        table,
+        scoring=comparison.scoring,
+        allowed=preserving if preserve_accuracy else None,
+        held_out=comparison.held_out,
+        confidence=comparison.confidence,
+    )
+    return found.with_warnings([f"{result.name} failed: {result.failure}" for result in comparison.failed])
+
+
+def decide_by_losses(
+    table: LossTable,
+    *,
+    scoring: str = "nll",
+    allowed: Sequence[str] | None = None,
+    held_out: bool = False,
+    confidence: float = 0.95,
+) -> Verdict:
+    """The verdict of :func:`decide` from losses alone; ``allowed`` names the methods that may be chosen."""
+    race = _Race(table, scoring, allowed, held_out, confidence)
+    warnings = _warnings(table.class_weights)
     if not race.candidates:
-        why = "no other method could be fitted" if comparison.failed else "no other method was compared"
-        if preserve_accuracy:
-            why += " that never changes a predicted class"
+        why = "no other method could be compared" if allowed is None else "no other method keeps every predicted class"
         return Verdict("identity", why, decided=False, best="identity", score=race.score, warnings=warnings)
-    if reason:
-        return race.default(reason, warnings)
-    return race.verdict(warnings)
+    if table.errors == 0:
+        why = f"none of the {table.evaluated.sum():g} predictions is wrong, so the data cannot show how confident to be"
+        return Verdict("identity", why, decided=False, best="identity", score=race.score, warnings=warnings)
+    reason = too_few(table.evaluated)
+    return race.default(reason, warnings) if reason else race.verdict(warnings)
 
 
 @dataclass(frozen=True)
@@ -226,22 +249,21 @@ def select(
 
 
 class _Race:
-    """The candidates of a comparison and their losses."""
+    """The candidates and their losses."""
 
-    def __init__(self, comparison: Comparison, table: LossTable, preserve_accuracy: bool):
+    def __init__(
+        self, table: LossTable, scoring: str, allowed: Sequence[str] | None, held_out: bool, confidence: float
+    ):
         self.table = table
-        self.n_classes = comparison.n_classes
-        self.confidence = comparison.confidence
-        self.losses: Floats = table.nll if comparison.scoring == "nll" else table.brier
-        self.score = SCORES[comparison.scoring]
-        self.held_out = comparison.held_out
-        self.how = "held-out" if comparison.held_out else "cross-validated"
-        results = {result.name: result for result in comparison.results}
+        self.n_classes = len(table.class_weights)
+        self.confidence = confidence
+        self.losses: Floats = table.nll if scoring == "nll" else table.brier
+        self.score = SCORES[scoring]
+        self.held_out = held_out
+        self.how = "held-out" if held_out else "cross-validated"
         finite = [name for k, name in enumerate(table.names) if np.isfinite(self.losses[:, k]).all()]
         self.unrestricted = [name for name in finite if name != "identity"]
-        self.candidates = [
-            name for name in self.unrestricted if results[name].accuracy_preserving or not preserve_accuracy
-        ]
+        self.candidates = [name for name in self.unrestricted if allowed is None or name in allowed]
 
     def of(self, name: str) -> Floats:
         """Losses of a method."""
@@ -364,14 +386,12 @@ def more_data(method: str, curve: LearningCurve | None) -> str:
     return f"unknown: {method} is not on the learning curve" if outlook is None else str(outlook)
 
 
-def _warnings(comparison: Comparison, table: LossTable) -> tuple[str, ...]:
+def _warnings(counts: Floats) -> tuple[str, ...]:
     found = []
-    counts = table.class_weights
     absent = int(np.count_nonzero(counts == 0))
     if absent:
         which = "1 class has" if absent == 1 else f"{absent} classes have"
         found.append(f"{which} no calibration samples: their probabilities cannot be calibrated")
     elif counts.min() < FEW_OF_A_CLASS:
         found.append(f"the rarest class has only {counts.min():g} calibration samples")
-    found += [f"{result.name} failed: {result.failure}" for result in comparison.failed]
     return tuple(found)
