@@ -219,3 +219,12 @@ def test_refusals(table):
 def test_one_sample(estimator):
     norm = 2 if estimator == "histogram-debiased" else 1
     assert np.isfinite(calibration_error([[0.7, 0.3]], [0], estimator=estimator, norm=norm))
+
+
+def test_p_values_have_one_floor():
+    """Below the smallest p-value that the resamples can show there is only a bound."""
+    from mixnmatch.evaluation.inference import TEST_RESAMPLES
+    from mixnmatch.evaluation.result import P_VALUE_FLOOR, p_text
+
+    assert pytest.approx(1 / (TEST_RESAMPLES + 1)) == P_VALUE_FLOOR
+    assert [p_text(p) for p in (1e-9, 1 / 500, 0.004, 0.6219)] == ["p <= 0.002", "p <= 0.002", "p = 0.004", "p = 0.622"]

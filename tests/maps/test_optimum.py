@@ -10,9 +10,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 import mixnmatch as mm
 from mixnmatch import calibrator
+from mixnmatch._engine import door
 from mixnmatch.maps._linear_solver import ridge_vector
 from mixnmatch.maps._solve import Point, certify, minimise_scalar, newton
-from mixnmatch.maps.base import read_rows
 from tests.conftest import draw_labels, softmax
 
 # What a fit may be above the best loss that is known, as a part of it.
@@ -169,7 +169,7 @@ def test_logistic_maps(name, kind, n_classes, weighted):
 
 def linear_loss(fitted, logits, y, w):
     """Penalised mean loss of a member of the softmax-linear family in its own parameters, and where it was found."""
-    source = read_rows(logits, y, w, logits=True)
+    source = door.rows(logits, y, w, logits=True)
     problem = fitted._problem(source)
     penalty = (
         fitted._odir(source, problem, fitted.strength_) if hasattr(fitted, "strength_") else fitted._penalty(source)

@@ -61,6 +61,8 @@ def test_says_what_it_did(fitted):
     text = stack.summary()
     assert "iop >> sms >> iop" in text
     assert "gain over the identity" in text
+    assert text.endswith(stack.verdict_)
+    assert stack.verdict_.startswith("Use ")
 
 
 def test_is_reproducible_and_can_be_cloned(fitted):

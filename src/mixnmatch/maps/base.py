@@ -53,6 +53,9 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
     # Those among them that may be NaN: what was measured at the fit, which predictions do not depend on.
     _unknown: ClassVar[frozenset[str]] = frozenset({"loss_"})
 
+    # Values of attributes that files of older versions do not have.
+    _fitted_later: ClassVar[dict[str, Any]] = {}
+
     # Rows of a block that the map is applied to, at the least.
     _least_rows: ClassVar[int] = 1
 

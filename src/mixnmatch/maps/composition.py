@@ -60,7 +60,8 @@ class Composition(InputOfPart):
     @property
     def injective(self) -> bool:  # type: ignore[override]
         """Whether both maps are injective."""
-        return all(getattr(part, "injective", False) for part in (self.first, self.second))
+        parts = (getattr(self, "first_", self.first), getattr(self, "second_", self.second))
+        return all(getattr(part, "injective", False) for part in parts)
 
     def _check_params(self) -> None:
         if self.cv is not None:

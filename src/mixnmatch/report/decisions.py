@@ -15,11 +15,11 @@ from mixnmatch.decisions.selective import RiskCoverageCurve, SelectiveCoverage, 
 from mixnmatch.report import svg, tables
 from mixnmatch.report.data import _Plain
 from mixnmatch.report.figures import TENTHS, Figure
+from mixnmatch.report.formats import number, percent
 from mixnmatch.report.svg import Panel
-from mixnmatch.report.words import number, percent
 
 if TYPE_CHECKING:
-    from mixnmatch.report.judged import Judged
+    from mixnmatch.report.before_after import BeforeAfter
 
 # Target risks of the table; each limit holds with this confidence.
 RISKS = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -62,7 +62,7 @@ class DecisionSection(_Plain):
         return float(before.threshold[at]), float(before.cost[at]), float(after.cost[at])
 
 
-def measure(rows: Judged) -> DecisionSection:
+def measure(rows: BeforeAfter) -> DecisionSection:
     """Measure the scores before and after calibration on the samples that the report rests on."""
     y, weight = rows.rows.labels, rows.rows.weight
     sides: tuple[tuple[Any, dict[str, Any]], ...] = (

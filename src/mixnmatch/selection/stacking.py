@@ -48,6 +48,10 @@ class Objective(Protocol):
         """The same with some of the members."""
         ...
 
+    def part(self, rows: NDArray[np.bool_]) -> Objective:
+        """The same with some of the samples."""
+        ...
+
 
 @dataclass(frozen=True)
 class LogLoss:
@@ -64,6 +68,10 @@ class LogLoss:
     def some(self, members: NDArray[np.intp]) -> LogLoss:
         """The same with some of the members."""
         return LogLoss(self.at_label[:, members], self.weight)
+
+    def part(self, rows: NDArray[np.bool_]) -> LogLoss:
+        """The same with some of the samples."""
+        return LogLoss(self.at_label[rows], self.weight[rows])
 
     def rows(self, weights: Array) -> Array:
         """Loss of each row."""
@@ -97,6 +105,10 @@ class SquaredError:
         """The same with some of the members."""
         products = self.products[:, members][:, :, members]
         return SquaredError(self.at_label[:, members], products, self.weight)
+
+    def part(self, rows: NDArray[np.bool_]) -> SquaredError:
+        """The same with some of the samples."""
+        return SquaredError(self.at_label[rows], self.products[rows], self.weight[rows])
 
     def rows(self, weights: Array) -> Array:
         """Loss of each row."""
@@ -169,6 +181,16 @@ def simplex_quadratic(hessian: Array, linear: Array) -> Array:
     found = nnls(np.vstack([root, CONSTRAINT * np.ones(size)]), np.append(target, CONSTRAINT))[0]
     total = float(found.sum())
     return np.asarray(found / total) if total > 0 else np.full(size, 1 / size)
+
+
+def cross_fitted_losses(objective: Objective, fold: NDArray[np.intp]) -> Array:
+    """Loss of each sample under a stack whose weights were chosen without its fold."""
+    losses = np.empty(len(fold))
+    for k in np.unique(fold):
+        inside = fold == k
+        weights = stack(objective.part(~inside))
+        losses[inside] = objective.part(inside).rows(weights)
+    return losses
 
 
 @dataclass(frozen=True)
