@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 import mixnmatch as mm
+from mixnmatch._engine.door import rows
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps import odds
-from mixnmatch.maps.base import read_rows
 from mixnmatch.maps.columns import Columns
 from mixnmatch.maps.odds import OddsTable, odds_tables
 from tests.conftest import make_problem, softmax
@@ -12,7 +12,7 @@ from tests.conftest import make_problem, softmax
 
 def columns(way, n_classes, n=500, weight=None) -> Columns:
     logits, y = make_problem(n, n_classes)
-    source: Rows = read_rows(softmax(logits), y, weight)
+    source: Rows = rows(softmax(logits), y, weight)
     return Columns(source, way)
 
 
