@@ -15,7 +15,7 @@ def test_corrections_minimise_the_local_loss():
     x, y = wavy(300)
     fitted = KernelCalibration(bandwidth=0.8, monotone=False, logits=True).fit(x, y)
     order = np.argsort(x)
-    slope, intercept = straight_line(OddsTable(x[order], np.ones(300), y[order].astype(float)))
+    slope, intercept = straight_line(OddsTable(x[order], np.ones(300), y[order].astype(float)), None)
     scaled = slope * x + intercept
     for node in fitted.knots_[::9]:
         own = slope * node + intercept

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import mixnmatch as mm
-from mixnmatch._engine import door
+from mixnmatch._engine.door import rows
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps import odds
 from mixnmatch.maps.columns import Columns
@@ -12,7 +12,7 @@ from tests.conftest import make_problem, softmax
 
 def columns(way, n_classes, n=500, weight=None) -> Columns:
     logits, y = make_problem(n, n_classes)
-    source: Rows = door.rows(softmax(logits), y, weight)
+    source: Rows = rows(softmax(logits), y, weight)
     return Columns(source, way)
 
 

@@ -33,7 +33,7 @@ def penalised(theta, features, y, strength, identity):
 def test_agrees_with_an_independent_solver(kind, strength):
     x, y = drawn(150, slope=0.5, shift=-1.0)
     fitted = kind(penalty=strength, logits=True).fit(x, y)
-    features, identity = fitted._features_of(x), np.array(fitted._start)
+    features, identity = fitted._features_of(x), np.array([1.0] * fitted._n_features + [0.0])
     bounds = [(1e-6, None)] * (len(identity) - 1) + [(None, None)]
     options = {"ftol": 1e-15, "gtol": 1e-10}
     best = minimize(penalised, identity, (features, y, strength, identity), bounds=bounds, options=options)

@@ -294,18 +294,14 @@ def _platt(fitted: PlattScaling, rows: GraphRows, way: str) -> Tensor:
 
 @lowering(BetaScaling, ShrunkenBetaScaling, ShrunkenPlattScaling)
 def _logistic(fitted: Any, rows: GraphRows, way: str) -> Tensor:
-    if isinstance(rows, GivenLogits) and fitted.probability_floor_ == 0:
-        log_p, log_not = _log_odds_parts_of_logits(rows)
-    else:
-        log_p, log_not = _log_odds_parts(rows, _floor(fitted, rows))
-    parts = _taken(log_p, way), _taken(log_not, way)
+    parts = _taken_log_odds_parts(fitted, rows, way)
     return _log_sigmoid(_logistic_argument(rows, *parts, _coefficients(fitted), "coef")).exp()
 
 
 @lowering(QuadraticScaling, SplineCalibration, KernelCalibration)
 def _odds_curve(fitted: OddsCurveMap, rows: GraphRows, way: str) -> Tensor:
-    log_p, log_not = _log_odds_parts(rows, _floor(fitted, rows))
-    x = _taken(log_p, way) - _taken(log_not, way)
+    log_p, log_not = _taken_log_odds_parts(fitted, rows, way)
+    x = log_p - log_not
     return _log_sigmoid(CurveTables.of(fitted).at(x)).exp()
 
 
@@ -330,6 +326,15 @@ def _log_sigmoid(x: Tensor) -> Tensor:
     """Logarithm of the logistic function, without overflow and with the right slope everywhere."""
     tail = -40.0  # further down it is x to the last bit
     return (x <= tail).choose(x, -((-x.at_least(tail)).exp() + 1.0).log())
+
+
+def _taken_log_odds_parts(fitted: Any, rows: GraphRows, way: str) -> tuple[Tensor, Tensor]:
+    """Log p and log(1 - p) of the entries that a binary map looks at, with the floor that it was fitted with."""
+    if isinstance(rows, GivenLogits) and fitted.probability_floor_ == 0:
+        parts = _log_odds_parts_of_logits(rows)
+    else:
+        parts = _log_odds_parts(rows, _floor(fitted, rows))
+    return _taken(parts[0], way), _taken(parts[1], way)
 
 
 def _log_odds_parts(rows: GraphRows, floor: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch.maps._newton import minimise
+from mixnmatch.maps._solve import Point, bounded_step, certify, newton
 from mixnmatch.maps.odds import OddsTable
 
 Array = NDArray[np.float64]
@@ -62,7 +63,7 @@ class RidgePath:
 
 
 def fit_path(
-    features: Array, table: OddsTable, penalties: Array, centre: Array, lower: Array, start: Array | None = None
+    features: Array, table: OddsTable, penalties: Array, centre: Array, lower: Array, who: Any = None
 ) -> RidgePath:
     r"""Fit under each of G penalty matrices (G x P x P), parameters at least ``lower``.
 
@@ -74,8 +75,8 @@ def fit_path(
         Symmetric, positive semi-definite.
     centre, lower : array of shape (P,)
         What the penalty draws to, and bounds (-inf: none).
-    start : array of shape (P,), optional
-        Where to start; by default where all features but the last, which is 1, have the coefficient 0.
+    who : map, optional
+        What is fitted, for the warning if the fit does not converge.
 
     Notes
     -----
@@ -83,13 +84,13 @@ def fit_path(
     its log-odds to first order by :math:`h_i (p_i - y_i) / (1 - s_i h_i)`, :math:`h_i = \phi_i^T H^{-1}\phi_i`
     (Rad and Maleki 2020).
     """
-    size, base = features.shape[1], table.positive.sum() / table.weight.sum()
-    if start is None:
-        rate = np.clip(base, 1e-3, 1 - 1e-3)
-        start = np.append(np.zeros(size - 1), np.log(rate / (1 - rate)))
+    size = features.shape[1]
+    rate = np.clip(table.positive.sum() / table.weight.sum(), 1e-3, 1 - 1e-3)
+    # Where all features but the last, which is 1, count for nothing, no probability is saturated.
+    start = np.append(np.zeros(size - 1), np.log(rate / (1 - rate)))
     squares = (features[:, :, None] * features[:, None, :]).reshape(len(features), size * size)
 
-    def statistic(theta: Array) -> tuple[Array, Array, Array]:
+    def at(theta: Array) -> Point:
         eta = theta @ features.T
         p, log_loss = _sigmoid_and_loss(eta)
         away = theta - centre
@@ -97,10 +98,17 @@ def fit_path(
         value = log_loss @ table.weight - eta @ table.positive + 0.5 * np.einsum("gp,gp->g", pull, away)
         gradient = (p * table.weight - table.positive) @ features + pull
         curvature = ((p * (1 - p) * table.weight) @ squares).reshape(-1, size, size) + penalties
-        return value, gradient, curvature
+        return Point(theta, value, gradient, curvature)
 
-    theta, _ = minimise(statistic, np.tile(start, (len(penalties), 1)), lower)
-    curvature = statistic(theta)[2]
+    found = newton(
+        at,
+        at(np.maximum(np.tile(start, (len(penalties), 1)), lower)),
+        lambda point: bounded_step(point, lower),
+        weight=float(table.weight.sum()),
+        project=lambda theta: np.maximum(theta, lower),
+    )
+    certify(type(who).__name__, found.residual)
+    theta, curvature = found.point.theta, found.point.curvature
     eta = theta @ features.T
     p, _ = _sigmoid_and_loss(eta)
     leverage = np.stack([_leverage(features, *one, lower) for one in zip(curvature, theta, strict=True)])

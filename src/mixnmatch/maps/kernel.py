@@ -10,15 +10,14 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.scores import is_number
 from mixnmatch.maps._ridge import RidgePath
-from mixnmatch.maps.logistic import SMALLEST_SLOPE
 from mixnmatch.maps.odds import OddsTable
 from mixnmatch.maps.odds_curve import CAUTION, Curve, OddsCurveMap, straight_line
 
 Array = NDArray[np.float64]
 # Bandwidths in log-odds that leave-one-out chooses from; after the last one there is no correction.
 BANDWIDTHS = np.array([0.1, 0.16, 0.25, 0.4, 0.6, 1.0, 1.6, 2.5, 4.0])
-# Groups of scores that the fit reads at most, and nodes of the grid: at quantiles, and evenly spaced.
-GROUPS, QUANTILES, EVEN = 1 << 10, 48, 25
+# Groups of scores above which they are joined in cells, and nodes of the grid: at quantiles, and evenly spaced.
+GROUPS, CELLS, QUANTILES, EVEN = 1 << 10, 1 << 12, 48, 25
 # Curvature that draws a local correction to 0: that of two samples with probability 1/2.
 LOCAL_PENALTY = 0.5
 # Newton steps of the corrections, none longer than this.
@@ -84,8 +83,8 @@ class KernelCalibration(OddsCurveMap):
             raise ValueError(msg)
 
     def _curve(self, table: OddsTable) -> Curve:
-        table = table.in_cells(GROUPS)
-        slope, intercept = straight_line(table)
+        table = table.in_cells(GROUPS, CELLS)
+        slope, intercept = straight_line(table, self)
         scaled = OddsTable(slope * table.log_odds + intercept, table.weight, table.positive)
         nodes = _nodes(table)
         at = slope * nodes + intercept
@@ -99,7 +98,7 @@ class KernelCalibration(OddsCurveMap):
         if chosen < len(fits):
             values, weight = at + fits[chosen].correction, fits[chosen].curvature
         if self.monotone:
-            values = _increasing(nodes, values, weight)
+            values = _increasing(nodes, values, weight, table.smallest_slope)
         return Curve.through(nodes, values, slope, slope)
 
 
@@ -148,9 +147,9 @@ def _chosen(scaled: OddsTable, at: Array, fits: list[Corrections]) -> int:
     return RidgePath(np.zeros((len(losses), 1)), if_positive, if_negative).most_cautious(scaled, CAUTION)
 
 
-def _increasing(nodes: Array, values: Array, weight: Array) -> Array:
+def _increasing(nodes: Array, values: Array, weight: Array, smallest: float) -> Array:
     """The nearest function whose slope is nowhere below the smallest one."""
     from scipy.optimize import isotonic_regression
 
-    least = SMALLEST_SLOPE * nodes
+    least = smallest * nodes
     return np.asarray(isotonic_regression(values - least, weights=weight).x + least)

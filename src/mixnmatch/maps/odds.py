@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.rows import SMALLEST_PROBABILITY
 from mixnmatch.maps.columns import Columns, labels, log_odds, weighted_count
 
 Array = NDArray[np.float64]
 # Problems of up to so many entries, and of up to so many together, keep every distinct score.
 EXACT_EACH, EXACT_ALL = 1 << 14, 1 << 22
-# Otherwise log-odds x fall into cells of equal width of asinh(x): so many of them, fewer with many problems.
-CELLS, FEWEST_CELLS, CELLS_ALL = 1 << 12, 1 << 9, 1 << 20
+# Otherwise log-odds x fall into cells of equal width of asinh(x): so many of them, fewer with many problems. The first
+# and the last one hold all log-odds beyond FAR.
+CELLS, FEWEST_CELLS, CELLS_ALL, FAR = 1 << 14, 1 << 10, 1 << 21, 1e4
 # A span of log-odds below this is no span.
 NARROW = 1e-6
 SMALLEST_UNIT = 1e-6
-REACH = float(np.arcsinh(-np.log(SMALLEST_PROBABILITY))) + 1e-3
+REACH = float(np.arcsinh(FAR))
+# Slopes stay above this over the size of the log-odds, so that functions increase strictly.
+SMALLEST_SLOPE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -43,18 +46,28 @@ class OddsTable:
             low, high = float(self.log_odds[0]), float(self.log_odds[-1])
         return (low, high) if high - low >= NARROW else ((low + high - 1) / 2, (low + high + 1) / 2)
 
-    def slope_unit(self) -> float:
-        """What a change of a slope by 1 changes log-odds by, where that is less than 1: their root mean square."""
-        mean_square = self.weight @ np.square(self.log_odds) / self.weight.sum()
-        return float(np.clip(np.sqrt(mean_square), SMALLEST_UNIT, 1.0))
+    @cached_property
+    def size(self) -> float:
+        """Root mean square of the log-odds."""
+        return float(np.sqrt(self.weight @ np.square(self.log_odds) / self.weight.sum()))
 
-    def in_cells(self, most: int) -> OddsTable:
+    @property
+    def slope_unit(self) -> float:
+        """What a change of a slope by 1 changes log-odds by, where that is less than 1."""
+        return float(np.clip(self.size, SMALLEST_UNIT, 1.0))
+
+    @property
+    def smallest_slope(self) -> float:
+        """What the slope of a function that increases strictly is at least."""
+        return SMALLEST_SLOPE / max(1.0, self.size)
+
+    def in_cells(self, most: int, cells: int = CELLS) -> OddsTable:
         """The table itself if it has at most so many groups, else one with the groups of a cell joined."""
         if len(self.weight) <= most:
             return self
-        cell = _cells(self.log_odds, CELLS)
+        cell = _cells(self.log_odds, cells)
         parts = self.weight, self.positive, self.weight * self.log_odds
-        return _means(*(weighted_count(cell, part, CELLS) for part in parts))
+        return _means(*(weighted_count(cell, part, cells) for part in parts))
 
 
 def odds_tables(columns: Columns, floor: float) -> list[OddsTable]:

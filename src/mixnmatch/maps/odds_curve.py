@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
+from mixnmatch.maps._ridge import fit_path
 from mixnmatch.maps.base import BinaryMap
 from mixnmatch.maps.columns import Columns, log_odds
-from mixnmatch.maps.logistic import SMALLEST_SLOPE, sigmoid
+from mixnmatch.maps.logistic import sigmoid
 from mixnmatch.maps.odds import OddsTable, odds_tables
 
 Array = NDArray[np.float64]
@@ -123,12 +124,10 @@ class OddsCurveMap(BinaryMap):
         return sigmoid(out)
 
 
-def straight_line(table: OddsTable) -> tuple[float, float]:
+def straight_line(table: OddsTable, who: Any) -> tuple[float, float]:
     """Slope (above 0) and intercept of the straight line with the least log loss, hardly penalised."""
-    from mixnmatch.maps._ridge import fit_path
-
     features = np.stack([table.log_odds, np.ones_like(table.log_odds)], axis=1)
-    penalty = WEAK * np.diag([table.slope_unit() ** 2, 0.25])[None]
-    path = fit_path(features, table, penalty, np.array([1.0, 0.0]), np.array([SMALLEST_SLOPE, -np.inf]))
+    penalty = WEAK * np.diag([table.slope_unit**2, 0.25])[None]
+    path = fit_path(features, table, penalty, np.array([1.0, 0.0]), np.array([table.smallest_slope, -np.inf]), who)
     slope, intercept = path.theta[0]
     return float(slope), float(intercept)

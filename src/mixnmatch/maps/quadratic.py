@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch.maps._ridge import fit_path
-from mixnmatch.maps.logistic import SMALLEST_SLOPE
 from mixnmatch.maps.odds import OddsTable
 from mixnmatch.maps.odds_curve import CAUTION, WEAK, Curve, OddsCurveMap
 from mixnmatch.maps.shrunken import check_penalty
@@ -74,12 +73,12 @@ class QuadraticScaling(OddsCurveMap):
         strengths = STRENGTHS if self.penalty == "loo" else np.array([float(self.penalty)])
         difference = np.array([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
         at_zero = _features(np.zeros(1), low, high)[0]
-        unit = table.slope_unit() ** 2
+        unit = table.slope_unit**2
         weak = WEAK * (unit * np.diag([0.5, 0.5, 0.0]) + 0.25 * np.outer(at_zero, at_zero))
         penalties = unit * strengths[:, None, None] * difference + weak
         centre = np.array([1.0, 1.0, (low + high) / 2])
-        lower = np.array([SMALLEST_SLOPE, SMALLEST_SLOPE, -np.inf])
-        path = fit_path(_features(table.log_odds, low, high), table, penalties, centre, lower)
+        lower = np.array([table.smallest_slope, table.smallest_slope, -np.inf])
+        path = fit_path(_features(table.log_odds, low, high), table, penalties, centre, lower, self)
         first, last, middle = path.theta[path.most_cautious(table, CAUTION)]
         return _parabola(low, high, first, last, middle)
 

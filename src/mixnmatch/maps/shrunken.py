@@ -11,7 +11,7 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.scores import is_number
 from mixnmatch.maps._ridge import fit_path
 from mixnmatch.maps.columns import Columns, log_odds
-from mixnmatch.maps.logistic import SMALLEST_SLOPE, BetaScaling, LogisticMap
+from mixnmatch.maps.logistic import BetaScaling, LogisticMap
 from mixnmatch.maps.odds import OddsTable, odds_tables
 
 Array = NDArray[np.float64]
@@ -59,14 +59,14 @@ class _Shrunken(LogisticMap):
     def _fit_table(self, table: OddsTable) -> tuple[Array, float]:
         """Coefficients, and the inverse of the strength of the penalty."""
         features = self._features_of(table.log_odds)
-        identity = np.array(self._start)
-        slopes = len(identity) - 1
+        slopes = self._n_features
+        identity = np.append(np.ones(slopes), 0.0)
         scale = np.diag(np.append(np.ones(slopes), INTERCEPT_SCALE**-2))
         # Scores that are all close to 1/2 need steep slopes: what counts is how much the log-odds change.
-        scale[:slopes, :slopes] -= (1 - table.slope_unit() ** 2) / slopes
-        lower = np.append(np.full(slopes, SMALLEST_SLOPE), -np.inf)
+        scale[:slopes, :slopes] -= (1 - table.slope_unit**2) / slopes
+        lower = np.append(np.full(slopes, table.smallest_slope), -np.inf)
         strengths = STRENGTHS if self.penalty == "loo" else np.array([float(self.penalty)])
-        path = fit_path(features, table, strengths[:, None, None] * scale, identity, lower)
+        path = fit_path(features, table, strengths[:, None, None] * scale, identity, lower, self)
         if self.penalty != "loo":
             return path.theta[0], float(1 / strengths[0])
         path = path.with_fixed(features, identity)
@@ -115,7 +115,7 @@ class ShrunkenPlattScaling(_Shrunken):
     array([0.2, 0.8])
     """
 
-    _start = (1.0, 0.0)
+    _n_features = 1
 
     def _features(self, block: Block, way: str, floor: float) -> tuple[Array, Array | None]:
         return log_odds(block, way, floor), None

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.scores import is_number
 from mixnmatch.maps._ridge import fit_path
-from mixnmatch.maps.logistic import SMALLEST_SLOPE
 from mixnmatch.maps.odds import OddsTable
 from mixnmatch.maps.odds_curve import CAUTION, WEAK, Curve, OddsCurveMap, straight_line
 from mixnmatch.maps.shrunken import check_penalty
@@ -19,8 +18,8 @@ Array = NDArray[np.float64]
 # Strengths that leave-one-out chooses from, with the range of the knots as the unit of length; the last one leaves a
 # straight line.
 STRENGTHS = np.append(10.0 ** np.arange(-3.0, 2.1, 0.5), 1e7)
-# Groups of scores that the fit reads at most: with more, scores next to each other are joined.
-GROUPS = 1 << 10
+# Groups of scores above which scores next to each other are joined, in so many cells.
+GROUPS, CELLS = 1 << 10, 1 << 12
 # The outermost knots leave so much of the calibration set beyond them.
 TAIL = 0.005
 MOST_KNOTS = 100
@@ -46,7 +45,7 @@ class SplineCalibration(OddsCurveMap):
     Notes
     -----
     A weak penalty (0.3) on the distance of the line inside f from the identity keeps the fit finite for separable data.
-    More than 1,024 distinct scores are joined into cells that are narrower than 0.3% of 1 + |x|.
+    More than 1,024 distinct scores are joined into cells that are narrower than 0.5% of 1 + |x|.
 
     References
     ----------
@@ -86,23 +85,23 @@ class SplineCalibration(OddsCurveMap):
             raise ValueError(msg)
 
     def _curve(self, table: OddsTable) -> Curve:
-        table = table.in_cells(GROUPS)
+        table = table.in_cells(GROUPS, CELLS)
         basis = NaturalSplines.at(_knots(table, int(self.knots)))
         parts, middle, length = basis.components(), float(basis.knots.mean()), float(np.ptp(basis.knots))
         strengths = STRENGTHS if self.penalty == "loo" else np.append(float(self.penalty), STRENGTHS[-1:])
         rough = np.diag(np.append(np.ones(len(basis.knots) - 2), [0.0, 0.0]))
-        weak = _towards_identity(len(basis.knots), middle, length, table.slope_unit())
+        weak = _towards_identity(len(basis.knots), middle, length, table.slope_unit)
         penalties = strengths[:, None, None] * rough + weak
         identity = np.append(np.zeros(len(basis.knots) - 2), [length, middle])
         free = np.full(len(basis.knots), -np.inf)
-        path = fit_path(basis(table.log_odds) @ parts, table, penalties, identity, free)
+        path = fit_path(basis(table.log_odds) @ parts, table, penalties, identity, free, self)
         curves = [basis.curve(parts @ theta) for theta in path.theta]
-        increasing = np.array([curve.least_slope() >= SMALLEST_SLOPE for curve in curves]) | (not self.monotone)
+        increasing = np.array([curve.least_slope() >= table.smallest_slope for curve in curves]) | (not self.monotone)
         if self.penalty == "loo":
             chosen = path.most_cautious(table, CAUTION, increasing)
         else:
             chosen = int(np.argmax(increasing)) if increasing.any() else len(increasing)
-        return curves[chosen] if chosen < len(curves) else _line(basis.knots, *straight_line(table))
+        return curves[chosen] if chosen < len(curves) else _line(basis.knots, *straight_line(table, self))
 
 
 def _knots(table: OddsTable, count: int) -> Array:
