@@ -37,9 +37,9 @@ from .maps.registry import calibrators as calibrators
 from .maps.temperature import TemperatureScaling as TemperatureScaling
 from .maps.trivial import Identity as Identity
 from .persistence import load as load
-from .selection import Auto as Auto
 from .selection import compare as compare
 from .selection import recommend as recommend
+from .selection.auto import Auto as Auto
 
 __all__ = [
     "Auto",
