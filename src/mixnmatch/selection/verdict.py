@@ -359,8 +359,8 @@ class _Race:
         if len(selection.tied) == 1:
             return f"it has {lowest}, significantly lower than that of every other method"
         if selection.method == selection.best:
-            return f"it has {lowest}, and no simpler method is within one standard error of it"
-        return f"it is the simplest method within one standard error of {selection.best}, which has {lowest}"
+            return f"it has {lowest}, and no simpler method is within one standard error (or 0.1%) of it"
+        return f"it is the simplest method within one standard error (or 0.1%) of {selection.best}, which has {lowest}"
 
     def _accuracy_cost(self, method: str) -> tuple[MeanEstimate | None, str]:
         if len(self.candidates) == len(self.unrestricted):
