@@ -329,7 +329,7 @@ def test_no_room_left_leaves_nothing_behind(files, run, monkeypatch):
     monkeypatch.setattr("mixnmatch._files.os.fsync", full)
     result = run("fit", "val.npz", "-m", "ts", "-o", "cal.json")
     assert result.exit_code == 1
-    assert result.stderr == "error: [Errno 28] No space left on device\n"
+    assert result.stderr == "error: cal.json: no space left on device\n"
     assert sorted(path.name for path in files.iterdir()) == ["test.npz", "val.npz"]
 
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import mixnmatch as mm
-from mixnmatch.maps.base import read_rows
+from mixnmatch._engine import door
 from tests.conftest import make_problem, nll, softmax
 
 
@@ -84,7 +84,7 @@ def test_cross_fitting_uses_copies_that_have_not_seen_the_row(table):
     p, y = table
     chain = mm.Composition(mm.MatrixScaling(), mm.TemperatureScaling(), cv=4, random_state=1)
     fitted = chain.fit(p, y)
-    source = read_rows(p, y)
+    source = door.rows(p, y)
     out = np.empty_like(p)
     for k in range(4):
         rest = source.fold(k, 4, keep=False, seed=1)

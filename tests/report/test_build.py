@@ -6,8 +6,10 @@ import pytest
 from mixnmatch import calibrator
 from mixnmatch.evaluation.error import calibration_error
 from mixnmatch.evaluation.gain import calibration_gain
+from mixnmatch.evaluation.scores import log_loss
 from mixnmatch.report import build_report, write_report
 from tests.conftest import make_problem, softmax
+from tests.maps.expressions import ALL, expression
 
 
 def test_numbers_are_those_of_the_library(report_file):
@@ -127,8 +129,32 @@ def test_a_fitted_map_is_judged_as_it_is():
     assert data.method == "TemperatureScaling()"
     assert float(data.gain) == pytest.approx(float(expected), abs=1e-12)
     assert [result.name for result in data.comparison.results].count("TemperatureScaling()") == 1
-    with pytest.raises(ValueError, match="disagree"):
+    with pytest.raises(ValueError, match="the scores are probabilities, but the map was fitted on logits"):
         build_report(softmax(logits), y, method=fitted)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_expression_for_logits_and_for_probabilities(name):
+    """A map that is not fitted is made for the scores of the report, whatever it was written for."""
+    logits, y = make_problem(100, 3)
+    for scores, given in ((logits, True), (softmax(logits), False)):
+        written_for_other = expression(name).for_input(logits=not given)
+        held_out = (scores[60:], y[60:])
+        report = build_report(
+            scores[:60], y[:60], evaluation=held_out, method=written_for_other, methods=[], logits=given
+        )
+        after = expression(name).for_input(logits=given).fit(scores[:60], y[:60]).predict_proba(scores[60:])
+        assert float(report.after.nll) == pytest.approx(float(log_loss(after, y[60:])), rel=1e-12)
+        assert "logits" not in report.method
+        assert all(result.failure is None for result in report.comparison.results)
+
+
+def test_a_fitted_composition_for_logits():
+    logits, y = make_problem(200, 3)
+    fitted = expression("keep (ts >> irova)").for_input(logits=True).fit(logits[:100], y[:100])
+    data = build_report(logits[100:], y[100:], logits=True, method=fitted, methods=["ts"])
+    expected = calibration_gain(logits[100:], fitted, y[100:], logits=True)
+    assert float(data.gain) == pytest.approx(float(expected), abs=1e-12)
 
 
 def test_weights_count_rows_and_warn_once():

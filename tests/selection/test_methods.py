@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mixnmatch.maps.base import read_rows
+from mixnmatch._engine import door
 from mixnmatch.registry import REGISTRY
 from mixnmatch.selection.methods import (
     MANY_CLASSES,
@@ -48,7 +48,7 @@ def test_too_few_samples(counts, reason):
 
 def test_defaults_depend_on_the_size():
     def names(n, n_classes):
-        return default_methods(read_rows(np.zeros((n, n_classes)), np.arange(n) % n_classes, logits=True))[0]
+        return default_methods(door.rows(np.zeros((n, n_classes)), np.arange(n) % n_classes, logits=True))[0]
 
     assert names(40, 3) == ["identity", "ts"]
     assert names(40, 2) == ["identity", "platt"]
@@ -57,6 +57,6 @@ def test_defaults_depend_on_the_size():
 
 
 def test_one_class_is_named():
-    source = read_rows(np.zeros((5, 2)), ["b"] * 5, logits=True, classes=["a", "b"])
+    source = door.rows(np.zeros((5, 2)), ["b"] * 5, logits=True, classes=["a", "b"])
     with pytest.raises(ValueError, match=r"labels: all samples are of class 'b'; .* at least two classes"):
         check_labels(source)

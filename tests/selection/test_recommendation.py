@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mixnmatch import load_sample, selection
-from mixnmatch.maps.base import read_rows
+from mixnmatch._engine import door
 from mixnmatch.selection.recommendation import _complexity, _guideline, _rich, recommend
 from tests.conftest import draw_labels, make_problem, softmax
 
@@ -51,7 +51,7 @@ def test_guidelines_are_those_of_appendix_g(complexity, rich, preserve, expected
 )
 def test_the_rarest_class_says_whether_data_are_rich(counts, rich):
     labels = np.repeat(np.arange(len(counts)), counts)
-    assert _rich(read_rows(np.zeros((len(labels), len(counts))), labels, logits=True)) is rich
+    assert _rich(door.rows(np.zeros((len(labels), len(counts))), labels, logits=True)) is rich
 
 
 @pytest.fixture(scope="module")

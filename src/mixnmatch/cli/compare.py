@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from mixnmatch.cli.command import Command, in_options, print_json
+from mixnmatch._engine.errors import PYTHON
+from mixnmatch.cli.command import COMMAND_LINE, Command, echo, print_json
 from mixnmatch.cli.options import (
     FILE,
     FILE_HELP,
@@ -85,4 +86,4 @@ def command(
     if as_json:
         print_json({"file": str(scores), **result.to_dict()})
     else:
-        click.echo(f"{about(table)}\n\n{in_options(str(result))}")
+        echo(f"{about(table)}\n\n{str(result).replace(PYTHON['all'], COMMAND_LINE['all'])}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mixnmatch.cli.command import Command, in_options, print_json
+from mixnmatch.cli.command import Command, echo, print_json
 from mixnmatch.cli.options import FILE, Methods, force_option, json_option, list_methods_option
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def command(output: Path | None, methods: tuple[str, ...] | None, force: bool, a
             progress=step,
         )
     if not as_json:
-        click.echo(f"{click.wrap_text(sample.description, 79)}\n\n{in_options(str(replace(result, left_out=())))}")
+        echo(f"{click.wrap_text(sample.description, 79)}\n\n{replace(result, left_out=())}")
     written = _write(targets, sample, methods, result.verdict.method)
     if as_json:
         print_json({
@@ -72,7 +72,7 @@ def command(output: Path | None, methods: tuple[str, ...] | None, force: bool, a
             "written": [str(path) for path in written],
         })  # fmt: skip
     else:
-        click.echo("\n".join(_next_steps(written)))
+        echo("\n".join(_next_steps(written)))
 
 
 def _targets(folder: Path, *, force: bool) -> dict[str, Path]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.command import Command, echo, print_json
 from mixnmatch.cli.options import FILE, FILE_HELP, Reading, json_option, reading_options, seed_option
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def command(
     if as_json:
         print_json(_as_dict(table, sides, gain, map_file))
     else:
-        click.echo(_as_text(table, sides, gain, map_file))
+        echo(_as_text(table, sides, gain, map_file))
 
 
 class Side:
@@ -181,7 +181,7 @@ def _as_text(table: ScoreTable, sides: dict[str, Side], gain: Any, map_file: Pat
     rows = [
         _row("accuracy", [side.measured.accuracy for side in sides.values()], display.percent),
         _row("log loss", [side.measured.log_loss for side in sides.values()], display.number),
-        _row("Brier score", [side.measured.brier_score for side in sides.values()], display.number),
+        _row("Brier score (sum over classes)", [side.measured.brier_score for side in sides.values()], display.number),
         _row("calibration error", [side.error for side in sides.values()], _error_text(first)),
     ]
     if gain is not None:

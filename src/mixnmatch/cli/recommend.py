@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.command import Command, echo, print_json
 from mixnmatch.cli.options import (
     FILE,
     FILE_HELP,
@@ -78,4 +78,4 @@ def command(
     if as_json:
         print_json({"file": str(scores), **result.to_dict()})
     else:
-        click.echo(f"{about(table)}\n\n{result}")
+        echo(f"{about(table)}\n\n{result}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mixnmatch.cli.command import Command, print_json, typed
+from mixnmatch.cli.command import Command, echo, print_json, typed
 from mixnmatch.cli.options import (
     FILE,
     FILE_HELP,
@@ -72,23 +72,25 @@ def command(
     """Read, compare, write."""
     from mixnmatch.cli.display import wrap
     from mixnmatch.cli.inputs import evaluation_rows, frequencies
+    from mixnmatch.cli.streams import is_standard, not_overwriting
     from mixnmatch.io import check_output
 
     check_output(output, [".html"], force=force)
     compared = list(dict.fromkeys((*(methods or ()), *(method if len(method) > 1 else ())))) or None
     table = reading.read(scores)
-    data = write(
-        output,
-        (table.scores, table.labels),
-        evaluation=None if evaluation is None else evaluation_rows(evaluation, table, reading),
-        logits=table.logits,
-        sample_weight=frequencies(table, reading.weighting),
-        classes=table.classes,
-        method=method[0] if method else None,
-        methods=compared,
-        title=title or scores.name,
-        random_state=seed,
-    )
+    with not_overwriting(output, force=force):
+        data = write(
+            output,
+            (table.scores, table.labels),
+            evaluation=None if evaluation is None else evaluation_rows(evaluation, table, reading),
+            logits=table.logits,
+            sample_weight=frequencies(table, reading.weighting),
+            classes=table.classes,
+            method=method[0] if method else None,
+            methods=compared,
+            title=title or ("Calibration" if is_standard(scores) else scores.name),
+            random_state=seed,
+        )
     if as_json:
         print_json({
             "file": str(scores),
@@ -97,7 +99,7 @@ def command(
             "verdict": data.verdict.to_dict(),
         })  # fmt: skip
     else:
-        click.echo(f"{data.diagnosis.headline}\n{wrap(str(data.verdict))}\nWrote {output}.")
+        echo(f"{data.diagnosis.headline}\n{wrap(str(data.verdict))}\nWrote {output}.")
 
 
 def write(path: Path, calibration: tuple[Any, Any], **settings: Any) -> Any:

@@ -46,6 +46,11 @@ class _Shared(CalibrationMap):
         if not isinstance(self.map_, BinaryMap) or not 0 <= self.mixing_ <= 1:
             msg = "a combination without a binary map, or with an impossible share of smoothing"
             raise ValueError(msg)
+        needed = self.n_classes_ if self._way(self.n_classes_) == "each" else 1
+        found = getattr(self.map_, "_n_problems", needed)
+        if found != needed:
+            msg = f"a combination of {needed} problems with a map of {found}"
+            raise ValueError(msg)
 
     def _way(self, n_classes: int) -> str:
         raise NotImplementedError(type(self).__name__)

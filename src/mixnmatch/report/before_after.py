@@ -18,13 +18,13 @@ from mixnmatch.evaluation.error import calibration_error
 from mixnmatch.evaluation.estimators import ResidualKernel
 from mixnmatch.evaluation.gain import CalibrationGain, calibration_gain
 from mixnmatch.evaluation.inference import TEST_RESAMPLES, calibration_test
-from mixnmatch.evaluation.notion import Outcomes
+from mixnmatch.evaluation.notion import Outcomes, default_notion
 from mixnmatch.evaluation.reliability import reliability_curve, worst_classes
 from mixnmatch.evaluation.scores import accuracy, brier_score, log_loss
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.report.data import ClassRow, Side
-from mixnmatch.selection.evaluation_set import EvaluationSet, notion_of
+from mixnmatch.selection.evaluation_set import EvaluationSet
 from mixnmatch.selection.results import MethodResult
 
 FOLDS = 5
@@ -58,7 +58,7 @@ class BeforeAfter:
     @property
     def notion(self) -> str:
         """What the error is about."""
-        return notion_of(self.rows.source.n_classes)
+        return default_notion(self.rows.source.n_classes)
 
     def side(self, which: str, seed: int) -> Side:
         """Everything about the scores before or after."""
@@ -146,10 +146,13 @@ def read_method(method: Any, source: Rows, *, logits: bool) -> DetailedMethod:
     given = calibration_map(method)
     name = _name(method)
     fitted = given is method and hasattr(given, "n_classes_")
-    if given is method and bool(getattr(given, "logits", False)) != logits:
-        msg = "the map and the scores disagree: one of them was given with logits=True, the other without"
+    if not fitted:
+        return DetailedMethod(name, "", given.for_input(logits=logits, classes=source.classes), False)
+    if given.takes_logits != logits:
+        have, want = ("logits", "probabilities") if logits else ("probabilities", "logits")
+        msg = f"the scores are {have}, but the map was fitted on {want}; pass scores as the map takes them"
         raise ValueError(msg)
-    return DetailedMethod(name, "the fitted map that was given" if fitted else "", given, fitted)
+    return DetailedMethod(name, "the fitted map that was given", given, True)
 
 
 def _name(map_: Any) -> str:

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
 from mixnmatch._files import atomic_write
 from mixnmatch._version import __version__
-from mixnmatch.maps.base import read_rows
 from mixnmatch.registry import REGISTRY
 from mixnmatch.report import before_after as details
-from mixnmatch.report import formats, verdicts
+from mixnmatch.report import decisions, formats, verdicts
 from mixnmatch.report.data import ReportData, Reproduction
 from mixnmatch.selection.auto import Auto
 from mixnmatch.selection.comparison import compare
@@ -172,7 +172,7 @@ def build_report(
     >>> data.n_classes, sorted(result.name for result in data.comparison.results)
     (10, ['identity', 'ts'])
     """
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
     held_out = None if evaluation is None else read_evaluation(evaluation, source, logits=logits)
     check_labels(source)
     if held_out is not None:
@@ -195,6 +195,7 @@ def build_report(
             comparison = _with(comparison, rows.result(chosen, after))
         curve = _curve(chosen, source, held_out, logits, random_state, step)
         gain = rows.gain()
+        decided = decisions.measure(rows)
     step(1, 1, "done", 20, 100)
     subject = _subject(source)
     result = next((result for result in comparison.results if result.name == chosen.name), None)
@@ -225,6 +226,7 @@ def build_report(
             chosen.name, chosen.fitted, verdict, before, after, curve, answer, class_rows, absent
         ),
         reproduction=_reproduction(command, method, methods, source, held_out, logits, random_state),
+        decisions=decided,
     )
 
 
@@ -365,6 +367,7 @@ def _reproduction(
     notes = (
         "Calibration error: residual kernel estimate, first power; interval and p-value by resampling.",
         f"Reliability: residual kernel smoothing, 95% pointwise band; {details.BINS} equal bins with Wilson intervals.",
+        "Brier score: squared error summed over classes; with two classes, twice the number of scikit-learn.",
         "Calibration gain: reduction of the Brier score, with a Student t interval over samples.",
         "Verdict: the simplest of the methods that are statistically tied with the best by log loss (Hsu, 5% level).",
         f"Single classes: {details.CLASS_RESAMPLES} resamples for each p-value.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from mixnmatch.evaluation.result import CalibrationError
 from mixnmatch.selection.learning import LearningCurve
 from mixnmatch.selection.results import Comparison
 from mixnmatch.selection.verdict import Verdict
+
+if TYPE_CHECKING:
+    from mixnmatch.report.decisions import DecisionSection
 
 __all__ = ["ClassRow", "Diagnosis", "NextStep", "ReportData", "Reproduction", "Side"]
 
@@ -178,6 +181,8 @@ class ReportData(_Plain):
         What to do next.
     reproduction : Reproduction
         How to make the report again.
+    decisions : DecisionSection
+        What decisions cost, and the coverage that a target risk allows.
     """
 
     title: str
@@ -201,6 +206,7 @@ class ReportData(_Plain):
     absent: tuple[str, ...]
     next_steps: tuple[NextStep, ...]
     reproduction: Reproduction
+    decisions: DecisionSection
 
 
 def plain(value: Any) -> Any:

@@ -10,7 +10,7 @@ from html import escape
 from importlib import resources
 from typing import Any
 
-from mixnmatch.report import figures, svg, tables
+from mixnmatch.report import decisions, figures, svg, tables
 from mixnmatch.report.data import ReportData
 from mixnmatch.report.formats import count, number, percent, span
 from mixnmatch.report.verdicts import level, sentence
@@ -26,6 +26,7 @@ SECTIONS = (
     ("methods", "Methods"),
     ("more-data", "More data?"),
     ("worst-classes", "Classes"),
+    ("decisions", "Decisions"),
     ("next", "What to do next"),
     ("reproduce", "Reproduce"),
 )
@@ -55,6 +56,7 @@ def render(data: ReportData) -> str:
             _methods(data),
             _learning(data, hover),
             _classes(data, hover),
+            _section("decisions", "Decisions", decisions.section(data.decisions, data.method, hover)),
             _next(data),
             _reproduce(data),
             "</main>",
@@ -124,7 +126,7 @@ def _verdict(data: ReportData) -> str:
     cards = [
         _card("Calibration error", percent, before.error, after.error),
         _card("Log loss", _three, before.nll, after.nll),
-        _card("Brier score", _three, before.brier, after.brier),
+        _card("Brier score (sum over classes)", _three, before.brier, after.brier),
         _card("Accuracy", percent, before.accuracy, after.accuracy),
     ]
     what = "the scores as they are" if data.method == "identity" else f"after {escape(data.method)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from html import escape
 
+from mixnmatch.decisions.selective import SelectiveCoverage
 from mixnmatch.evaluation.reliability import ReliabilityCurve
 from mixnmatch.report.data import ClassRow, ReportData
 from mixnmatch.report.figures import gain_bar, gain_scale
@@ -145,6 +146,24 @@ def learning(curve: LearningCurve) -> str:
         for p in curve.points
     )
     return _table("", escape(f"Learning curves: {curve.how}."), head, body)
+
+
+def coverages(rows: tuple[SelectiveCoverage, ...]) -> str:
+    """Coverage that target risks allow."""
+    titles = ("Error rate at most", "Coverage", "Confidence from", "Errors among them", "Limit")
+    head = "".join(_heading(text, "") for text in titles)
+    body = "".join(
+        f'<tr><th scope="row">{percent(row.target)}</th><td>{percent(row.coverage)}</td>'
+        f"<td>{percent(row.threshold)}</td><td>{percent(row.risk)}</td>"
+        f"<td>{percent(row.bound) if row.met else '–'}</td></tr>"
+        for row in rows
+    )
+    caption = (
+        "After calibration: how many samples can be predicted at a target error rate, each target with 95% confidence "
+        "(binomial limits, corrected for the choice of the threshold). A coverage of 0: there are too few samples, or "
+        "too many errors, to promise it."
+    )
+    return _table("coverage", caption, head, body)
 
 
 def _heading(text: str, kind: str) -> str:

@@ -13,6 +13,7 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.folds import check_folds, fold_of
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.fitted import check_shape, check_simplex, require
 from mixnmatch.maps.keep_winner import keep_winner
 from mixnmatch.maps.trivial import Identity
 
@@ -123,6 +124,11 @@ class Auto(CalibrationMap):
     )
     _fitted_later: ClassVar[dict[str, Any]] = {"verdict_": ""}
 
+    # Below the number of rows that allows choosing, nothing is known of the candidates.
+    _unknown: ClassVar[frozenset[str]] = frozenset(
+        {"loss_", "gain_", "gain_error_", "candidate_losses_", "candidate_gains_", "candidate_errors_"}
+    )
+
     members_: list[CalibrationMap]
     member_weights_: Array
     candidates_: list[str]
@@ -176,6 +182,15 @@ class Auto(CalibrationMap):
         if budget is not None and not (isinstance(budget, int | float) and budget > 0):
             msg = f"time_budget must be a positive number of seconds or None, got {budget!r}"
             raise ValueError(msg)
+
+    def _check_fitted(self) -> None:
+        check_simplex(self, "member_weights_", len(self.members_))
+        require((self.member_weights_ > 0).all(), self, "member_weights_", "has a member without weight")
+        for member in self.members_:
+            require(member.n_classes_ == self.n_classes_, self, "members_", "has a map of other classes")
+        for name in self._fitted:
+            if name.startswith("candidate_"):
+                check_shape(self, name, len(self.candidates_))
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         from mixnmatch.selection.candidates import STAGES, menu, within

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from mixnmatch._engine import door
 from mixnmatch._engine.folds import check_folds, fold_of
 from mixnmatch._engine.rows import Rows
 from mixnmatch.evaluation._means import check_confidence
-from mixnmatch.maps.base import CalibrationMap, read_rows
+from mixnmatch.evaluation.notion import default_notion
+from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
-from mixnmatch.selection.evaluation_set import EvaluationSet, LossTable, SampleLosses, notion_of, read_evaluation
+from mixnmatch.selection.evaluation_set import EvaluationSet, LossTable, SampleLosses, read_evaluation
 from mixnmatch.selection.methods import Methods, build_methods, check_labels, default_methods
 from mixnmatch.selection.results import Comparison, MethodResult
 from mixnmatch.selection.verdict import SCORES
@@ -94,7 +96,7 @@ def compare(
     if scoring not in SCORES:
         msg = f'scoring must be "nll" or "brier", got {scoring!r}'
         raise ValueError(msg)
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes)
+    source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes))
     check_labels(source)
     held_out = None
     if evaluation is not None:
@@ -205,7 +207,7 @@ def _measure(
         error=calibration_error(
             predicted,
             rows.labels,
-            notion=notion_of(predicted.shape[1]),
+            notion=default_notion(predicted.shape[1]),
             sample_weight=rows.weight,
             confidence=confidence,
         ),

@@ -8,15 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch.evaluation._means import MeanEstimate, Moments
 from mixnmatch.evaluation.gain import CalibrationGain
-from mixnmatch.maps.base import read_rows
-
-
-def notion_of(n_classes: int) -> str:
-    """The notion of calibration error that is shown: of the positive class of two, else of the predicted class."""
-    return "binary" if n_classes == 2 else "top-label"
 
 
 def read_evaluation(evaluation: tuple[Any, ...], source: Rows, *, logits: bool) -> Rows:
@@ -24,7 +19,7 @@ def read_evaluation(evaluation: tuple[Any, ...], source: Rows, *, logits: bool) 
     if not isinstance(evaluation, tuple | list) or len(evaluation) not in (2, 3):
         msg = "evaluation must be a pair (scores, y), or (scores, y, sample_weight)"
         raise ValueError(msg)
-    other = read_rows(*evaluation, logits=logits, classes=source.classes)
+    other = door.rows(*evaluation, logits=logits, classes=source.classes)
     if other.n_classes != source.n_classes:
         msg = f"scores have {source.n_classes} classes, those to evaluate on {other.n_classes}"
         raise ValueError(msg)

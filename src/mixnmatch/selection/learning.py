@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
-from mixnmatch.maps.base import CalibrationMap, read_rows
+from mixnmatch.evaluation.notion import default_notion
+from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
-from mixnmatch.selection.evaluation_set import EvaluationSet, notion_of, read_evaluation
+from mixnmatch.selection.evaluation_set import EvaluationSet, read_evaluation
 from mixnmatch.selection.methods import Methods, build_methods
 from mixnmatch.selection.text_table import table
 
@@ -256,7 +258,7 @@ def learning_curve(
     True
     """
     _check(repetitions, sizes)
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes)
+    source = door.rows(scores, y, sample_weight, logits=logits, classes=classes)
     other = None if evaluation is None else read_evaluation(evaluation, source, logits=logits)
     maps = build_methods(DEFAULT_METHODS if methods is None else methods, source, logits=logits)
     usable = EvaluationSet.of(source).index
@@ -325,7 +327,7 @@ def _evaluate(unfitted: CalibrationMap, part: Rows, rows: EvaluationSet) -> tupl
     p = fitted.predict_proba(rows.scores())
     losses = rows.losses(p)
     means = [float(np.average(v, weights=rows.weight)) for v in (losses.nll, losses.brier, losses.right)]
-    error = calibration_error(p, rows.labels, notion=notion_of(p.shape[1]), sample_weight=rows.weight)
+    error = calibration_error(p, rows.labels, notion=default_notion(p.shape[1]), sample_weight=rows.weight)
     return (*means, float(error))
 
 

@@ -118,7 +118,8 @@ def build_methods(methods: Methods | None, source: Rows, *, logits: bool) -> dic
         if isinstance(method, str):
             made[given or method] = calibrator(method, logits=logits, classes=classes)
         else:
-            made[given or " ".join(repr(method).split())] = calibration_map(method)
+            map_ = calibration_map(method).for_input(logits=logits, classes=classes)
+            made[given or " ".join(repr(method).split())] = map_
     if "identity" not in made:
         made["identity"] = calibrator("identity", logits=logits, classes=classes)
     return made

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
+from mixnmatch.evaluation.notion import default_notion
 from mixnmatch.evaluation.result import CalibrationError, p_text
-from mixnmatch.maps.base import read_rows
 from mixnmatch.selection.comparison import compare
-from mixnmatch.selection.evaluation_set import notion_of
 from mixnmatch.selection.learning import LearningCurve, learning_curve
 from mixnmatch.selection.methods import LEAST_SAMPLES, MATRIX_TO, Methods, build_methods, check_labels, default_methods
 from mixnmatch.selection.results import Comparison, wrapped
@@ -180,7 +180,7 @@ def recommend(
     """
     from mixnmatch.evaluation.error import calibration_error
 
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes)
+    source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes))
     check_labels(source)
     common: dict[str, Any] = {"logits": logits, "sample_weight": sample_weight, "classes": classes}
     maps: dict[str, Any] = (
@@ -190,7 +190,7 @@ def recommend(
     )
     steps = _Steps(progress, len(maps) + 2)
     steps.now("calibration error")
-    notion = notion_of(source.n_classes)
+    notion = default_notion(source.n_classes)
     error = calibration_error(scores, y, notion=notion, interval=True, random_state=random_state, **common)
     complexity = _complexity(source.n_classes, model_size, error)
     rich = _rich(source)
