@@ -96,6 +96,9 @@ def test_accuracy_costs_what_it_costs():
     assert (found.method, found.unrestricted) == ("ts", "auto")
     assert found.accuracy_cost.interval[0] < 0.4 < found.accuracy_cost.interval[1]
     assert "never changing a predicted class costs +0." in str(found)
+    free = decide_by_losses(table({"auto": 0.1, "ts": 0.5}), allowed=["ts"])
+    assert (free.unrestricted, float(free.accuracy_cost)) == ("ts", 0.0)
+    assert "costs nothing here" in str(free)
 
 
 def test_nested_gain_is_not_optimistic():

@@ -26,13 +26,13 @@ AUTO_TO = 400_000
 SIMPLICITY = (
     "identity", "uniform", "ts", "ets", "ensemble-platt", "ensemble-beta",
     "irm", "irm-normalised", "iop", "irm-ts", "irm-ets", "gpc",
-    "svs", "vector", "platt", "beta",
-    "isotonic", "irova", "histogram", "bbq", "irova-ts", "irova-ets",
+    "platt-shrunk", "platt", "svs", "vector", "beta-shrunk", "beta", "quadratic",
+    "isotonic", "irova", "histogram", "bbq", "venn-abers", "spline", "kernel", "irova-ts", "irova-ets",
     "keep-sms", "sms", "dirichlet", "matrix",
     "auto",
 )  # fmt: skip
 # With two classes, Platt scaling has two parameters in all, and beta scaling three.
-SIMPLE_FOR_TWO = ("identity", "uniform", "ts", "platt", "ets", "beta")
+SIMPLE_FOR_TWO = ("identity", "uniform", "ts", "platt-shrunk", "platt", "ets", "beta-shrunk", "beta", "quadratic")
 
 # With few samples, a simple map that does well on average; with two classes it has an intercept.
 SAFEST, SAFEST_FOR_TWO = "ts", "platt"
