@@ -88,17 +88,19 @@ def _invert_platt(platt: PlattScaling, p: Array, *, logits: bool) -> Array:
         if platt.on == "probability":
             s = np.clip(x, 0.0, 1.0)
             return np.asarray(np.log(s) - np.log1p(-s) if logits else s)
-    widest = -math.log(platt.probability_floor_)
-    x = np.clip(x, -widest, widest)
-    return x if logits else _unclipped(x, platt.probability_floor_)
+    floor = platt.probability_floor_
+    if floor > 0:  # logits have none
+        x = np.clip(x, math.log(floor), -math.log(floor))
+    return x if logits else _unclipped(x, floor)
 
 
 def _unclipped(x: Array, floor: float) -> Array:
     """The probability s with log max(s, floor) - log max(1 - s, floor) = x."""
+    with np.errstate(over="ignore"):  # where it is 0 to all digits
+        middle = 1 / (1 + np.exp(-x))
+    if floor <= 0:
+        return np.asarray(middle)
     kink = abs(math.log(floor) - math.log1p(-floor)) if floor < 0.5 else 0.0
-    middle = 1 / (1 + np.exp(-x))
-    if floor >= 0.5:
-        return np.where(x > 0, floor * np.exp(x), 1 - floor * np.exp(-x))
     return np.where(x > kink, floor * np.exp(x), np.where(x < -kink, 1 - floor * np.exp(-x), middle))
 
 
