@@ -112,7 +112,8 @@ def _bisect(fitted: CalibrationMap, p: Array, ends: Array) -> Array:
         middle = (low & high) + ((low ^ high) >> 1)  # their mean, without a sum that overflows
         enough = np.asarray(fitted.predict_proba(_number(middle))[:, 1] >= p)
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return np.where(at_lowest, ends[0], _number(high))
+    lowest = ends[0] if ends[0] == 0 else -np.inf  # there is no lowest logit
+    return np.where(at_lowest, lowest, _number(high))
 
 
 def _ordinal(x: Array) -> NDArray[np.int64]:
