@@ -111,7 +111,9 @@ class BeforeAfter:
                 for p in problems
             ]
             curves = [reliability_curve(given, label=name) for given in (self.before_rows, self.after_rows)]
-            found.append(ClassRow(str(name), float(counts[k]), error, after[k], tests[0], tests[1], curves[0], curves[1]))
+            found.append(
+                ClassRow(str(name), float(counts[k]), error, after[k], tests[0], tests[1], curves[0], curves[1])
+            )
         return tuple(found)
 
     def result(self, chosen: DetailedMethod, side: Side) -> MethodResult:
