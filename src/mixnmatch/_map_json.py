@@ -17,6 +17,10 @@ from mixnmatch.maps.base import CalibrationMap
 # Arrays up to this size are written as readable numbers, larger ones as base64 of little-endian bytes.
 READABLE = 64
 COMMON = ("classes_", "n_classes_", "total_weight_")
+# Attributes that only some fitted maps have.
+OPTIONAL = ("columns_",)
+# Attributes that had another name in earlier files.
+RENAMED = {"log_floor_": "probability_floor_"}
 DTYPES = ("<f8", "<i8", "<u8", "|b1")
 
 
@@ -61,8 +65,12 @@ def _encode_map(fitted: CalibrationMap) -> dict[str, Any]:
     return {
         "type": name,
         "params": {key: _encode_param(value) for key, value in fitted.get_params(deep=False).items()},
-        "fitted": {key: encode(getattr(fitted, key)) for key in (*fitted._fitted, *COMMON)},
+        "fitted": {key: encode(getattr(fitted, key)) for key in _attributes(fitted)},
     }
+
+
+def _attributes(fitted: CalibrationMap) -> tuple[str, ...]:
+    return (*fitted._fitted, *COMMON, *(name for name in OPTIONAL if hasattr(fitted, name)))
 
 
 def _encode_param(value: Any) -> Any:
@@ -192,8 +200,11 @@ def _decode_map(value: dict[str, Any]) -> CalibrationMap:
     kind = _class(value["type"])
     made = kind(**_decode_params(value["params"]))
     fitted = value["fitted"]
+    if isinstance(fitted, dict):
+        # Files of older versions lack attributes that came later, or call them by another name.
+        fitted = kind._fitted_later | {RENAMED.get(key, key): item for key, item in fitted.items()}
     expected = {*kind._fitted, *COMMON}
-    if not isinstance(fitted, dict) or set(fitted) != expected:
+    if not isinstance(fitted, dict) or set(fitted) - set(OPTIONAL) != expected:
         msg = f"the attributes of a {kind.__name__} are not {sorted(expected)}"
         raise MapFileError(msg)
     for key, item in fitted.items():

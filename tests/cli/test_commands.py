@@ -192,7 +192,7 @@ def test_evaluate_as_text(files, run):
     assert result.stderr == ""
     for word in ("accuracy", "log loss", "Brier score", "calibration error", "95% intervals", "over-confident"):
         assert word in result.stdout
-    assert "Not calibrated (p < 0.003)" in result.stdout
+    assert "Not calibrated (p <= 0.002)" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 120
 
 

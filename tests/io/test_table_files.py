@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mixnmatch._engine.class_names import class_names
 from mixnmatch.io import FileError, read_table
-from mixnmatch.io.columns import class_names
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -26,6 +26,8 @@ ROUNDED, MOST_OFF = 1e-3, 5e-2
 ROWS_TO_COMPARE = 10
 # Logits this far behind the largest of their row are as far behind as any: sums of squares of such numbers are finite.
 WIDEST = 1e9
+# No probability is read as less than this where logarithms are taken: float32 still holds it.
+SMALLEST_PROBABILITY = 1e-37
 # More bins than this would only take up memory.
 MOST_BINS = 1_000_000
 
@@ -128,10 +130,16 @@ def shape_scores(scores: Any, *, logits: bool = False, n_classes: int | None = N
             "For the positive class of a binary problem pass a vector of shape (n,)"
         )
         raise ValueError(msg)
-    if n_classes is not None and table.n_classes != n_classes:
-        msg = f"scores have {table.n_classes} classes, but the map was fitted with {n_classes}"
-        raise ValueError(msg)
+    if n_classes is not None:
+        check_n_classes(table.n_classes, n_classes)
     return table
+
+
+def check_n_classes(found: int, fitted: int) -> None:
+    """Raise an error if scores have another number of classes than a map was fitted with."""
+    if found != fitted:
+        msg = f"scores have {found} classes, but the map was fitted with {fitted}"
+        raise ValueError(msg)
 
 
 def from_tensor(value: Any) -> Any:

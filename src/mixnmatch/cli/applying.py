@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.errors import InputError
 from mixnmatch._files import atomic_folder, atomic_write
-from mixnmatch.cli.inputs import aligned, find_scores_of, map_logits
+from mixnmatch.cli.inputs import aligned, find_scores_of
 from mixnmatch.cli.options import Reading
 from mixnmatch.cli.streams import is_standard, standard_output
 from mixnmatch.io import FileError, Format, Request, ScoreTable, check_output, writable_endings, write_table
@@ -128,7 +128,7 @@ class Application:
             raise FileError(self.path, why, given=len(rows.class_names), width=width)
         places = np.zeros(1) if width == 1 else np.arange(width, dtype=np.float64)[None]
         columns = () if rows.lists else rows.columns.scores
-        takes = map_logits(self.map) if said is None else said
+        takes = self.map.takes_logits if said is None else said
         table = ScoreTable(self.path, places, takes, classes=rows.class_names, columns=columns)
         table = aligned(table, self.map, map_file)
         return np.zeros(1, np.intp) if width == 1 else table.scores[0].astype(np.intp)

@@ -54,7 +54,7 @@ def command(
 ) -> None:
     """Load, export, and say what the file takes and gives."""
     from mixnmatch.cli.display import plural
-    from mixnmatch.cli.inputs import load_map, map_logits
+    from mixnmatch.cli.inputs import load_map
     from mixnmatch.cli.streams import not_overwriting
     from mixnmatch.io import check_output
     from mixnmatch.io.files import check_input
@@ -75,7 +75,7 @@ def command(
             map_.to_onnx(output, classifier=classifier, output=scores, precision=precision, vector=vector)
         else:
             _write_program(map_, output, precision, vector)
-    takes = "logits" if map_logits(map_) else "probabilities"
+    takes = "logits" if map_.takes_logits else "probabilities"
     if as_json:
         print_json({
             "map": str(map_file),

@@ -193,7 +193,7 @@ def _as_text(
     scores = [
         ("", "before", "after"),
         ("log loss", display.number(before.log_loss), display.number(after.log_loss)),
-        ("Brier score", display.number(before.brier_score), display.number(after.brier_score)),
+        ("Brier score (sum over classes)", display.number(before.brier_score), display.number(after.brier_score)),
         ("accuracy", display.percent(before.accuracy), display.percent(after.accuracy)),
     ]
     return "\n".join(

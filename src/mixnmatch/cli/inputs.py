@@ -189,17 +189,12 @@ def _in_order(table: ScoreTable, order: list[int]) -> ScoreTable:
     return replace(table, scores=scores, classes=table.classes[order])
 
 
-def map_logits(map_: Any) -> bool:
-    """Whether a map takes logits."""
-    return bool(map_._input_settings()["logits"])
-
-
 def aligned(table: ScoreTable, map_: Any, map_path: Path) -> ScoreTable:
     """The table with its columns in the order of the classes that a map was fitted with.
 
     Where both have names for the classes, columns are matched by name; otherwise by position.
     """
-    if table.logits != map_logits(map_):
+    if table.logits != map_.takes_logits:
         have, want = ("logits", "probabilities") if table.logits else ("probabilities", "logits")
         why = "holds {have}, but {map} was fitted on {want}"
         raise FileError(table.path, why, have=have, want=want, map=map_path)

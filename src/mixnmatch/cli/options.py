@@ -116,12 +116,12 @@ class Reading:
         What the file leaves open is as in ``like``: a map that is to be applied, or a table that was read before.
         """
         from mixnmatch.cli.display import reporting
-        from mixnmatch.cli.inputs import find_scores_of, map_logits, names_of, read_checked
+        from mixnmatch.cli.inputs import find_scores_of, names_of, read_checked
         from mixnmatch.cli.streams import INPUT_NAME, is_standard, readable
 
         known: dict[str, Any] = {}
         if hasattr(like, "predict_proba"):
-            known = {"logits": map_logits(like), "classes": like.classes_, "find_columns": find_scores_of(like)}
+            known = {"logits": like.takes_logits, "classes": like.classes_, "find_columns": find_scores_of(like)}
         elif like is not None:
             known = {"logits": like.logits, "classes": names_of(like)}
         with readable(path) as file, reporting("Reading") as progress:

@@ -11,8 +11,8 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.class_names import as_names, class_names
 from mixnmatch.io.batches import RowBatch
-from mixnmatch.io.columns import as_names, class_names
 from mixnmatch.io.dataset import Dataset, Part, is_text_type, open_dataset, pyarrow
 from mixnmatch.io.formats import Request
 from mixnmatch.io.parquet import takes_logits

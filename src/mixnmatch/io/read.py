@@ -10,7 +10,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from mixnmatch.io.columns import as_names, resolve_labels
+from mixnmatch._engine.class_names import as_names
+from mixnmatch.io.columns import resolve_labels
 from mixnmatch.io.files import FileError, ScoreTable
 from mixnmatch.io.formats import Format, Progress, Request, format_of
 

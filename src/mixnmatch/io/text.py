@@ -22,7 +22,8 @@ from typing import IO, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch.io.columns import Columns, as_names, choose_columns
+from mixnmatch._engine.class_names import as_names
+from mixnmatch.io.columns import Columns, choose_columns
 from mixnmatch.io.files import FileError, ScoreTable, check_input, shared_text
 from mixnmatch.io.formats import Format, Request
 from mixnmatch.io.text_write import CsvSink, write_csv

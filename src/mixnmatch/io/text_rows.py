@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.class_names import as_names, class_names, is_whole
 from mixnmatch.io.batches import RowBatch
-from mixnmatch.io.columns import as_names, choose_columns, class_names, is_whole
+from mixnmatch.io.columns import choose_columns
 from mixnmatch.io.files import FileError
 from mixnmatch.io.formats import Request
 from mixnmatch.io.text import Layout, RowReader, bounded_lines, open_text, read_header

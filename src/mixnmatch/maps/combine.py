@@ -144,3 +144,10 @@ class OneVsAll(_Shared):
 
     def _way(self, n_classes: int) -> str:
         return "positive" if n_classes == 2 else "each"
+
+    @property
+    def injective(self) -> bool:  # type: ignore[override]
+        """Whether different samples stay different: fitted with two classes, if the function increases strictly."""
+        if getattr(self, "n_classes_", None) != 2:
+            return False
+        return self.mixing_ < 1 and bool(getattr(self.map_, "strictly_increasing", False))

@@ -73,17 +73,7 @@ class PiecewiseMap(BinaryMap):
         raise NotImplementedError(type(self).__name__)
 
     def _fit_columns(self, columns: Columns) -> dict[str, Any]:
-        functions = self._functions(columns)
-        left, offsets = np.array([f.left for f in functions]), np.cumsum([0, *(len(f.knots) for f in functions)])
-        parts = {"knots_": [f.knots for f in functions], "values_": [f.values for f in functions]}
-        # Zeros that nobody has written to take no memory.
-        slopes = None if all(f.steps for f in functions) else np.concatenate([f.slopes for f in functions])
-        del functions
-        fitted: dict[str, Any] = {}
-        for name in tuple(parts):  # one after another, so that not all are there twice
-            fitted[name] = np.concatenate(parts.pop(name))
-        fitted["slopes_"] = np.zeros(offsets[-1]) if slopes is None else slopes
-        return fitted | {"left_": left, "offsets_": offsets}
+        return join_functions(self._functions(columns))
 
     def functions(self) -> list[Piecewise]:
         """The learned functions, one for each problem."""
@@ -115,3 +105,17 @@ class PiecewiseMap(BinaryMap):
             arrays = (self.knots_, self.values_, self.slopes_, self.left_, self.offsets_)
             block.kernels.interpolate_columns_into(scores, *arrays, out)
         return out
+
+
+def join_functions(functions: list[Piecewise]) -> dict[str, Any]:
+    """The functions of all problems as fitted attributes, stored end to end; the list is emptied on the way."""
+    left, offsets = np.array([f.left for f in functions]), np.cumsum([0, *(len(f.knots) for f in functions)])
+    parts = {"knots_": [f.knots for f in functions], "values_": [f.values for f in functions]}
+    # Zeros that nobody has written to take no memory.
+    slopes = None if all(f.steps for f in functions) else np.concatenate([f.slopes for f in functions])
+    functions.clear()
+    fitted: dict[str, Any] = {}
+    for name in tuple(parts):  # one after another, so that not all are there twice
+        fitted[name] = np.concatenate(parts.pop(name))
+    fitted["slopes_"] = np.zeros(offsets[-1]) if slopes is None else slopes
+    return fitted | {"left_": left, "offsets_": offsets}
