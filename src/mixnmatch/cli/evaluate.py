@@ -56,7 +56,12 @@ HELP = f"""How good and how well calibrated are the scores in a file?
 )
 @click.argument("scores", type=FILE)
 @click.option("--map", "map_file", type=FILE, metavar="CAL.json", help="Evaluate after calibration, too.")
-@click.option("--notion", type=click.Choice(NOTIONS), default="top-label", metavar="NAME", help=f"{_choices(NOTIONS)}.")
+@click.option(
+    "--notion",
+    type=click.Choice(NOTIONS),
+    metavar="NAME",
+    help=f"{', '.join(NOTIONS[:-1])} or {NOTIONS[-1]} [default: binary for two classes, top-label for more].",
+)
 @click.option(
     "--estimator",
     type=click.Choice(ESTIMATORS),
@@ -83,7 +88,7 @@ HELP = f"""How good and how well calibrated are the scores in a file?
 def command(
     scores: Path,
     map_file: Path | None,
-    notion: str,
+    notion: str | None,
     estimator: str,
     norm: str | None,
     bins: int | None,
