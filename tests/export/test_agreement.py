@@ -182,6 +182,15 @@ def test_near_ties_keep_their_winner(runtime, precision):
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("name", ["platt", "beta"])
+def test_logits_whose_probabilities_underflow(name, n_classes, runtime):
+    logits, y = make_problem(200, n_classes, sharpness=2000.0, dtype=np.float32)
+    fitted = mm.calibrator(name, logits=True).fit(logits, y)
+    assert_same(ran(runtime, fitted, logits, "double"), fitted, logits)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("n", [0, 1])
 def test_small_batches(runtime, n):
     for name in NAMES:
