@@ -228,6 +228,10 @@ def _row(name: str, by_problem: dict[tuple[object, ...], dict[str, dict[str, obj
     return [*losses, *harms, mean("log_loss", "undersampled"), mean("bias"), 1000 * mean("seconds")]
 
 
+def rounded(value: object) -> object:
+    return float(f"{value:.5g}") if isinstance(value, float) else value
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half", choices=["first", "second"], default="first")
@@ -243,7 +247,7 @@ def main() -> None:
         with arguments.csv.open("w", newline="") as file:
             writer = csv.DictWriter(file, fieldnames=list(lines[0]))
             writer.writeheader()
-            writer.writerows(lines)
+            writer.writerows({key: rounded(value) for key, value in line.items()} for line in lines)
     print(f"{len(chosen)} problems of {len({one.data for one in chosen})} data sets, {arguments.half} half")
     print("\n".join(summary(lines)))
 
