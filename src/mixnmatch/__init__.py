@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from mixnmatch.maps.shared_function import SharedFunction
     from mixnmatch.persistence import MapFileError, load
     from mixnmatch.registry import calibrator, calibrators
+    from mixnmatch.selection.shift import PriorEstimate, estimate_priors
 
 _HOMES = {
     "mixnmatch._engine.passes": ("engine",),
@@ -107,6 +108,7 @@ _HOMES = {
     "mixnmatch.maps.shared_function": ("SharedFunction",),
     "mixnmatch.persistence": ("MapFileError", "load"),
     "mixnmatch.registry": ("calibrator", "calibrators"),
+    "mixnmatch.selection.shift": ("PriorEstimate", "estimate_priors"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -136,6 +138,7 @@ __all__ = [
     "OneVsAll",
     "PlattScaling",
     "Pooled",
+    "PriorEstimate",
     "PriorShift",
     "ReliabilityDisplay",
     "SharedFunction",
@@ -154,6 +157,7 @@ __all__ = [
     "calibrators",
     "compare_gains",
     "engine",
+    "estimate_priors",
     "load",
     "load_sample",
     "log_loss",

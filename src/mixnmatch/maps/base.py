@@ -100,7 +100,8 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
         from mixnmatch.maps.summary import summarise
 
         source = read_rows(scores, y, sample_weight, **self._input_settings())
-        self._fit_source(source).summary_ = summarise(self, source)
+        self._fit_source(source)
+        self.summary_ = summarise(self, source)
         return self
 
     def fit_batches(self, batches: Iterable[Any], *, directory: str | PathLike[str] | None = None) -> Self:
