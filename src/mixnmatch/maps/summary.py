@@ -69,7 +69,8 @@ def _statistic(block: Block, fitted: CalibrationMap) -> tuple[Array, Array]:
     n_classes = p.shape[1]
     place = np.asarray(block.y) * CELLS + cells(p)
     counts = np.bincount(place, weight, minlength=n_classes * CELLS).reshape(n_classes, CELLS)
-    return weight @ p.astype(np.float64, copy=False), counts
+    # Within a block the precision of the scores is enough; blocks are added up in float64.
+    return (weight.astype(p.dtype, copy=False) @ p).astype(np.float64), counts
 
 
 def cells(p: NDArray[Any]) -> NDArray[np.intp]:

@@ -103,7 +103,8 @@ class PriorEstimate:
             "warnings": list(self.warnings),
         }
 
-    def __str__(self) -> str:
+    def table(self) -> str:
+        """The classes line by line, and the outcome of the tests."""
         width = max(5, *(len(str(name)) for name in self.classes.tolist()))
         lines = [f"{'class':<{width}}  before     now  {self.confidence:.0%} interval"]
         for name, before, now, (low, high) in zip(
@@ -112,10 +113,17 @@ class PriorEstimate:
             between = "" if np.isnan(low) else f"{low:.4f} to {high:.4f}"
             lines.append(f"{name!s:<{width}}  {before:.4f}  {now:.4f}  {between}".rstrip())
         if not np.isnan(self.p_value):
-            lines.append(f"no shift: p = {self.p_value:.2g}")
+            lines.append(f"test of no shift: {_in_words(self.p_value)}")
         if not np.isnan(self.fit_p_value):
-            lines.append(f"explained by class frequencies: p = {self.fit_p_value:.2g}")
-        return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
+            lines.append(f"test that class frequencies explain the new scores: {_in_words(self.fit_p_value)}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return "\n".join([self.table(), *(f"warning: {text}" for text in self.warnings)])
+
+
+def _in_words(p_value: float) -> str:
+    return "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.2g}"
 
 
 def estimate_priors(
@@ -232,7 +240,7 @@ def _maximum_likelihood(
     doubts = _doubts_about(base)
     if fit_p_value < DOUBT:
         doubts.append(
-            f"a shift of the class frequencies does not explain the new scores (p = {fit_p_value:.1g}): the classes "
+            f"a shift of the class frequencies does not explain the new scores ({_in_words(fit_p_value)}): the classes "
             "themselves look different, or the map is not calibrated; label some new samples and fit again"
         )
     absent = (summary.class_weights <= 0) & (priors > 1 / likelihood.n)
