@@ -33,7 +33,6 @@ import mixnmatch as mm
 Estimator = Callable[[Any], Any]  # from scores of new samples to priors
 FILES = (
     "focalcal_cifar10_densenet121",
-    "linwei_cifar10_resnet50_ce",
     "luferrer_psr_cifar10_resnet50",
     "netcal_lenet-5-cifar-10",
     "luferrer_pathmnist_resnet50",
@@ -75,20 +74,15 @@ def pools(folder: Path, name: str) -> tuple[Any, Any, Any, Any]:
 
 def ours(x: Any, y: Any) -> Iterator[tuple[str, Estimator]]:
     """This library: maximum likelihood after several maps, and two methods of moments."""
-    for name in MAPS:
-        fitted = mm.calibrator(name, logits=True).fit(x, y)
-        yield f"ours: EM + {name}", lambda new, fitted=fitted: mm.estimate_priors(fitted, new).priors
+    fitted = {name: mm.calibrator(name, logits=True).fit(x, y) for name in MAPS}
+    for name, each in fitted.items():
+        yield f"ours: EM + {name}", lambda new, each=each: mm.estimate_priors(each, new, confidence=None).priors
     for method in ("bbse", "rlls"):
+        settings = {"method": method, "calibration": (x, y)}
         yield (
             f"ours: {method.upper()}",
-            lambda new, method=method: (
-                mm.estimate_priors(fitted_bcts(x, y), new, method=method, calibration=(x, y)).priors
-            ),
+            lambda new, settings=settings: mm.estimate_priors(fitted["bcts"], new, **settings).priors,
         )
-
-
-def fitted_bcts(x: Any, y: Any) -> Any:
-    return mm.calibrator("bcts", logits=True).fit(x, y)
 
 
 def abstention_methods(x: Any, y: Any) -> Iterator[tuple[str, Estimator]]:
@@ -192,6 +186,7 @@ def run(folder: Path, name: str, repetitions: int, sizes: tuple[int, ...]) -> It
     by_class = [np.flatnonzero(y_test == k) for k in range(n_classes)]
     there = np.array([len(rows) > 0 for rows in by_class])
     methods = [ours, *peers()]
+    repetitions = repetitions if n_classes < 100 else max(1, repetitions // 4)
     for n in sizes:
         for repetition in range(repetitions):
             rng = np.random.default_rng([n, repetition])
@@ -236,7 +231,7 @@ def shifted_accuracy(path: Path) -> list[tuple[str, float, float, float]]:
     return found
 
 
-def medians(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], float]:
+def mean_errors(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], float]:
     """Mean error by file, n, alpha and method; failures count as infinite."""
     groups: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:
@@ -246,7 +241,7 @@ def medians(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], float]:
 
 
 def page(rows: list[dict[str, Any]], shifted: list[tuple[str, float, float, float]]) -> str:
-    means = medians(rows)
+    means = mean_errors(rows)
     methods = list(dict.fromkeys(row["method"] for row in rows))
     cases = sorted({key[:3] for key in means}, key=lambda case: (FILES.index(case[0]), case[1:]))
     lines = ["## Mean over all settings", "", "| method | geometric mean of errors | mean rank | settings |"]
@@ -292,7 +287,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--files", nargs="*", default=FILES)
     parser.add_argument("--sizes", nargs="*", type=int, default=SIZES)
-    parser.add_argument("--repetitions", type=int, default=20)
+    parser.add_argument("--repetitions", type=int, default=20, help="A quarter of it from 100 classes on.")
     parser.add_argument("--shifted", type=Path)
     parser.add_argument("--csv", type=Path, required=True, help="Rows are appended; those already there are kept.")
     parser.add_argument("--output", type=Path)
@@ -311,7 +306,7 @@ def main() -> None:
             for row in run(options.folder, name, options.repetitions, sizes) if sizes else ():
                 writer.writerow(row)
                 rows.append({key: str(value) for key, value in row.items()})
-            stream.flush()
+                stream.flush()
     if options.output:
         shifted = shifted_accuracy(options.shifted) if options.shifted else []
         before = options.text.read_text() if options.text else "# Label shift\n"

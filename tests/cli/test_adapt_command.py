@@ -56,9 +56,7 @@ def test_numbered_classes_and_maps_that_forgot(files, run):
     assert result.exit_code == 1
     assert result.stderr.count("\n") == 1
     assert "pass --calibration SCORES" in result.stderr
-    given = parsed(
-        run("adapt", "old.json", "--priors", "2=.9", "--calibration", "val.npz", "-o", "new.json", "--json")
-    )
+    given = parsed(run("adapt", "old.json", "--priors", "2=.9", "--calibration", "val.npz", "-o", "new.json", "--json"))
     known = parsed(run("adapt", "cal.json", "--priors", "2=.9", "-o", "known.json", "--json"))
     np.testing.assert_allclose(given["relative_ratios"], known["relative_ratios"])
     text = run("adapt", "old.json", "--sampling", "2=.5", "-o", "third.json").stdout
