@@ -73,7 +73,7 @@ def pools(folder: Path, name: str) -> tuple[Any, Any, Any, Any]:
 
 
 def ours(x: Any, y: Any) -> Iterator[tuple[str, Estimator]]:
-    """This library: maximum likelihood after several maps, and two methods of moments."""
+    """Maximum likelihood after several maps, and two methods of moments, by this library."""
     fitted = {name: mm.calibrator(name, logits=True).fit(x, y) for name in MAPS}
     for name, each in fitted.items():
         yield f"ours: EM + {name}", lambda new, each=each: mm.estimate_priors(each, new, confidence=None).priors

@@ -1,4 +1,4 @@
-"""Class priors from unlabelled scores: closed forms, brute force, edge cases, and simulations of intervals and tests."""
+"""Class priors from unlabelled scores: closed forms, brute force, edge cases, simulations of intervals and tests."""
 
 import numpy as np
 import pytest

@@ -194,7 +194,7 @@ class Fixed:
         return self._embedding.T @ gradient, self._embedding.T @ hessian @ self._embedding
 
     def least(self, start: Array) -> tuple[float, Array]:
-        """Least mean loss over the shares of the other classes, and these; infinite where a sample has no likelihood."""
+        """Least mean loss over the shares of the other classes, and these; infinite if a sample is impossible."""
         if not np.isfinite(self.mean(start)):
             return np.inf, start
         free = np.flatnonzero(np.delete(self.whole.source_priors, self.index) > 0)
@@ -207,9 +207,9 @@ class Fixed:
 
 
 def profile_interval(likelihood: PriorLikelihood, priors: Array, index: int, drop: float) -> tuple[float, float]:
-    """Range of the prior of one class in which the largest log-likelihood, others being free, falls by at most ``drop``.
+    """Range of the prior of one class in which the largest log-likelihood falls by at most ``drop``.
 
-    ``drop`` is for the sum over samples.
+    The log-likelihood is summed over samples, and the largest over the priors of the other classes.
     """
     from scipy.optimize import brentq
 

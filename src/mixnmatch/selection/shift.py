@@ -310,10 +310,11 @@ def _unlabelled(fitted: CalibrationMap, scores: Any, sample_weight: Any) -> Rows
 def _doubts_about(fitted: CalibrationMap) -> list[str]:
     if not _treats_classes_alike(fitted):
         return []
-    return [
+    text = (
         f"{type(fitted).__name__} has no class biases, so the estimated class frequencies can be far off; "
         "calibrate with 'bcts' or 'vector' instead"
-    ]
+    )
+    return [text]
 
 
 def _treats_classes_alike(fitted: Any) -> bool:
