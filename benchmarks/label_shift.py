@@ -22,6 +22,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ FILES = (
     "netcal_wideresnet-16-4-cifar-100",
 )
 ALPHAS, SIZES = (0.1, 1.0, 10.0), (500, 2000, 8000)
-MAPS = ("identity", "ts", "bcts", "vector", "svs")
+MAPS = ("identity", "ts", "bcts", "vector", "svs", "sms")
 # KDEy compares all new samples with all known ones.
 KDEY_TO = 2000
 
@@ -72,12 +73,12 @@ def pools(folder: Path, name: str) -> tuple[Any, Any, Any, Any]:
     return x[order[:half]], y[order[:half]], x[order[half:]], y[order[half:]]
 
 
-def ours(x: Any, y: Any) -> Iterator[tuple[str, Estimator]]:
+def ours(x: Any, y: Any, maps: tuple[str, ...] = MAPS) -> Iterator[tuple[str, Estimator]]:
     """Maximum likelihood after several maps, and two methods of moments, by this library."""
-    fitted = {name: mm.calibrator(name, logits=True).fit(x, y) for name in MAPS}
+    fitted = {name: mm.calibrator(name, logits=True).fit(x, y) for name in maps}
     for name, each in fitted.items():
         yield f"ours: EM + {name}", lambda new, each=each: mm.estimate_priors(each, new, confidence=None).priors
-    for method in ("bbse", "rlls"):
+    for method in ("bbse", "rlls") if "bcts" in maps else ():
         settings = {"method": method, "calibration": (x, y)}
         yield (
             f"ours: {method.upper()}",
@@ -180,12 +181,14 @@ def peers() -> list[Callable[[Any, Any], Iterator[tuple[str, Estimator]]]]:
     return found
 
 
-def run(folder: Path, name: str, repetitions: int, sizes: tuple[int, ...]) -> Iterator[dict[str, Any]]:
+def run(
+    folder: Path, name: str, repetitions: int, sizes: tuple[int, ...], maps: tuple[str, ...] | None
+) -> Iterator[dict[str, Any]]:
     x, y, x_test, y_test = pools(folder, name)
     n_classes = x.shape[1]
     by_class = [np.flatnonzero(y_test == k) for k in range(n_classes)]
     there = np.array([len(rows) > 0 for rows in by_class])
-    methods = [ours, *peers()]
+    methods = [ours, *peers()] if maps is None else [partial(ours, maps=maps)]
     repetitions = repetitions if n_classes < 100 else max(1, repetitions // 4)
     for n in sizes:
         for repetition in range(repetitions):
@@ -288,6 +291,7 @@ def main() -> None:
     parser.add_argument("--files", nargs="*", default=FILES)
     parser.add_argument("--sizes", nargs="*", type=int, default=SIZES)
     parser.add_argument("--repetitions", type=int, default=20, help="A quarter of it from 100 classes on.")
+    parser.add_argument("--maps", nargs="*", help="Only this library, with these maps; samples are the same.")
     parser.add_argument("--shifted", type=Path)
     parser.add_argument("--csv", type=Path, required=True, help="Rows are appended; those already there are kept.")
     parser.add_argument("--output", type=Path)
@@ -303,7 +307,7 @@ def main() -> None:
             writer.writeheader()
         for name in options.files:
             sizes = tuple(n for n in options.sizes if (name, n) not in done)
-            for row in run(options.folder, name, options.repetitions, sizes) if sizes else ():
+            for row in run(options.folder, name, options.repetitions, sizes, options.maps) if sizes else ():
                 writer.writerow(row)
                 rows.append({key: str(value) for key, value in row.items()})
                 stream.flush()

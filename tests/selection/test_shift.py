@@ -321,7 +321,7 @@ def test_maps_without_class_biases_are_told(name, alike):
     rng = np.random.default_rng(0)
     p = softmax(rng.normal(size=(200, 3)))
     found = estimate_priors(mm.calibrator(name).fit(p, draw_labels(p, rng)), p)
-    assert any("calibrate with 'bcts' or 'vector'" in text for text in found.warnings) == alike
+    assert any("calibrate with 'sms', 'vector' or 'bcts'" in text for text in found.warnings) == alike
 
 
 def test_cells_are_merged_until_they_hold_enough():

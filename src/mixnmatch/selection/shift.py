@@ -139,7 +139,8 @@ def estimate_priors(
     r"""Estimate the class frequencies of new data from unlabelled scores.
 
     It assumes label shift: each class looks as it did in the calibration set, only the frequencies of the classes
-    differ. Of the calibration maps, ``bcts`` and ``vector`` suit it best; temperature scaling does not.
+    differ. The better the map, the better the estimate: ``sms``, ``vector`` or, with few samples, ``bcts`` suit it, while
+    temperature scaling does not.
 
     Parameters
     ----------
@@ -312,7 +313,7 @@ def _doubts_about(fitted: CalibrationMap) -> list[str]:
         return []
     text = (
         f"{type(fitted).__name__} has no class biases, so the estimated class frequencies can be far off; "
-        "calibrate with 'bcts' or 'vector' instead"
+        "calibrate with 'sms', 'vector' or 'bcts' instead"
     )
     return [text]
 
