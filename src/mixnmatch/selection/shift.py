@@ -139,7 +139,7 @@ def estimate_priors(
     r"""Estimate the class frequencies of new data from unlabelled scores.
 
     It assumes label shift: each class looks as it did in the calibration set, only the frequencies of the classes
-    differ. The better the map, the better the estimate: ``sms``, ``vector`` or, with few samples, ``bcts`` suit it, while
+    differ. The better the map, the better the estimate: ``sms``, ``vector`` or, with few samples, ``bcts`` suit it;
     temperature scaling does not.
 
     Parameters
