@@ -188,8 +188,8 @@ def test_what_else_needs_rows_says_so(client, tables):
         evaluation.score_decomposition(scores, y, logits=True)
     with pytest.raises(ValueError, match='kind="kde"'):
         evaluation.reliability_curve(scores, y, logits=True, kind="corp")
-    with pytest.raises(ValueError, match="groups"):
-        evaluation.brier_score(scores, y, logits=True, groups=y)
+    with pytest.raises(ValueError, match="clusters"):
+        evaluation.brier_score(scores, y, logits=True, clusters=y)
     with pytest.raises(ValueError, match="all rows at once"):
         (mm.TemperatureScaling(logits=True) >> OwnMap()).fit(scores, y)
     with pytest.raises(ValueError, match="sample"):

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from mixnmatch._version import __version__
 
 if TYPE_CHECKING:
+    from mixnmatch._engine.door import rows
     from mixnmatch._engine.passes import engine
+    from mixnmatch._engine.rows import Rows
     from mixnmatch.classifier import CalibratedClassifier
     from mixnmatch.data import load_sample
     from mixnmatch.evaluation import (
@@ -20,10 +22,12 @@ if TYPE_CHECKING:
         calibration_error,
         calibration_gain,
         compare_gains,
+        evaluate,
         log_loss,
         reliability_curve,
         score_decomposition,
     )
+    from mixnmatch.evaluation.winners import accuracy_preserved
     from mixnmatch.maps import (
         Auto,
         BayesianBinning,
@@ -39,19 +43,25 @@ if TYPE_CHECKING:
         IntraOrderPreserving,
         Isotonic,
         KeepWinner,
+        KernelCalibration,
         MatrixScaling,
         NormalisedIsotonic,
         OneVsAll,
         PlattScaling,
         Pooled,
         PriorShift,
+        QuadraticScaling,
+        ShrunkenBetaScaling,
+        ShrunkenPlattScaling,
+        SplineCalibration,
         StructuredMatrixScaling,
         StructuredVectorScaling,
         TemperatureScaling,
         Uniform,
         VectorScaling,
+        VennAbers,
     )
-    from mixnmatch.maps.base import BinaryMap, CalibrationMap, accuracy_preserved
+    from mixnmatch.maps.base import BinaryMap, CalibrationMap
     from mixnmatch.maps.curve import map_curve
     from mixnmatch.maps.display import MapDisplay
     from mixnmatch.maps.shared_function import SharedFunction
@@ -71,6 +81,7 @@ _HOMES = {
         "calibration_error",
         "calibration_gain",
         "compare_gains",
+        "evaluate",
         "log_loss",
         "reliability_curve",
         "score_decomposition",
@@ -90,21 +101,30 @@ _HOMES = {
         "IntraOrderPreserving",
         "Isotonic",
         "KeepWinner",
+        "KernelCalibration",
         "MatrixScaling",
         "NormalisedIsotonic",
         "OneVsAll",
         "PlattScaling",
         "Pooled",
         "PriorShift",
+        "QuadraticScaling",
+        "ShrunkenBetaScaling",
+        "ShrunkenPlattScaling",
+        "SplineCalibration",
         "StructuredMatrixScaling",
         "StructuredVectorScaling",
         "TemperatureScaling",
         "Uniform",
         "VectorScaling",
+        "VennAbers",
     ),
     "mixnmatch.maps.curve": ("map_curve",),
     "mixnmatch.maps.display": ("MapDisplay",),
-    "mixnmatch.maps.base": ("BinaryMap", "CalibrationMap", "accuracy_preserved"),
+    "mixnmatch.maps.base": ("BinaryMap", "CalibrationMap"),
+    "mixnmatch.evaluation.winners": ("accuracy_preserved",),
+    "mixnmatch._engine.door": ("rows",),
+    "mixnmatch._engine.rows": ("Rows",),
     "mixnmatch.maps.shared_function": ("SharedFunction",),
     "mixnmatch.persistence": ("MapFileError", "load"),
     "mixnmatch.registry": ("calibrator", "calibrators"),
@@ -131,6 +151,7 @@ __all__ = [
     "IntraOrderPreserving",
     "Isotonic",
     "KeepWinner",
+    "KernelCalibration",
     "MapDisplay",
     "MapFileError",
     "MatrixScaling",
@@ -140,13 +161,19 @@ __all__ = [
     "Pooled",
     "PriorEstimate",
     "PriorShift",
+    "QuadraticScaling",
     "ReliabilityDisplay",
+    "Rows",
     "SharedFunction",
+    "ShrunkenBetaScaling",
+    "ShrunkenPlattScaling",
+    "SplineCalibration",
     "StructuredMatrixScaling",
     "StructuredVectorScaling",
     "TemperatureScaling",
     "Uniform",
     "VectorScaling",
+    "VennAbers",
     "__version__",
     "accuracy",
     "accuracy_preserved",
@@ -158,11 +185,13 @@ __all__ = [
     "compare_gains",
     "engine",
     "estimate_priors",
+    "evaluate",
     "load",
     "load_sample",
     "log_loss",
     "map_curve",
     "reliability_curve",
+    "rows",
     "score_decomposition",
 ]
 

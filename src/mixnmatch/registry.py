@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 from mixnmatch.maps.base import BinaryMap, CalibrationMap
@@ -15,10 +16,12 @@ from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
 from mixnmatch.maps.gaussian_process import GaussianProcessCalibration
 from mixnmatch.maps.isotonic import Isotonic
 from mixnmatch.maps.keep_winner import KeepWinner
+from mixnmatch.maps.kernel import KernelCalibration
 from mixnmatch.maps.logistic import BetaScaling, PlattScaling
 from mixnmatch.maps.normalised_isotonic import NormalisedIsotonic
 from mixnmatch.maps.order_preserving import IntraOrderPreserving
 from mixnmatch.maps.piecewise import PiecewiseMap
+from mixnmatch.maps.quadratic import QuadraticScaling
 from mixnmatch.maps.scaling import (
     BiasCorrectedTemperatureScaling,
     DirichletScaling,
@@ -27,8 +30,11 @@ from mixnmatch.maps.scaling import (
     StructuredVectorScaling,
     VectorScaling,
 )
+from mixnmatch.maps.shrunken import ShrunkenBetaScaling, ShrunkenPlattScaling
+from mixnmatch.maps.spline import SplineCalibration
 from mixnmatch.maps.temperature import TemperatureScaling
 from mixnmatch.maps.trivial import Identity, Uniform
+from mixnmatch.maps.venn_abers import VennAbers
 from mixnmatch.selection.auto import Auto
 
 Options = dict[str, Any]
@@ -61,10 +67,12 @@ def _parted(options: Options, *outer: str) -> tuple[Options, Options]:
     return {k: v for k, v in options.items() if k in outer}, {k: v for k, v in options.items() if k not in outer}
 
 
-def _binary(kind: type[BinaryMap]) -> Callable[[Options, Options], CalibrationMap]:
+def _binary(kind: type[BinaryMap], *, smoothing: float = 1.0) -> Callable[[Options, Options], CalibrationMap]:
     def build(common: Options, options: Options) -> CalibrationMap:
-        outer, inner = _parted(options, *(["smoothing"] if issubclass(kind, PiecewiseMap) else []))
-        return OneVsAll(kind(**inner), **common, **outer)
+        own = "smoothing" in signature(kind).parameters and not issubclass(kind, PiecewiseMap)
+        outer, inner = _parted(options, *([] if own else ["smoothing"]))
+        settings: Options = {"smoothing": smoothing} | common | outer
+        return OneVsAll(kind(**inner), **settings)
 
     return build
 
@@ -100,6 +108,13 @@ _ENTRIES = (
     Entry("bcts", _single(BiasCorrectedTemperatureScaling), "temperature scaling with a bias for each class", 1),
     Entry("platt", _binary(PlattScaling), "Platt scaling on logits, one-vs-all for many classes"),
     Entry("beta", _binary(BetaScaling), "beta scaling, one-vs-all for many classes"),
+    Entry(
+        "platt-shrunk", _binary(ShrunkenPlattScaling, smoothing=0.03), "Platt scaling shrunk towards the identity", 1
+    ),
+    Entry("beta-shrunk", _binary(ShrunkenBetaScaling, smoothing=0.03), "beta scaling shrunk towards the identity", 1),
+    Entry("quadratic", _binary(QuadraticScaling, smoothing=0.03), "logistic in the log-odds and their square", 1),
+    Entry("spline", _binary(SplineCalibration, smoothing=0.03), "natural cubic smoothing spline of the log-odds", 2),
+    Entry("kernel", _binary(KernelCalibration, smoothing=0.03), "local correction of Platt scaling by a kernel", 2),
     Entry("ensemble-beta", _single(Ensemble, family="beta"), "ensemble of beta scaling, identity and uniform", 3),
     Entry("ensemble-platt", _single(Ensemble, family="platt"), "ensemble of Platt scaling, identity and uniform", 3),
     Entry("vector", _single(VectorScaling), "vector scaling: a slope and an intercept for each class", 1),
@@ -111,6 +126,7 @@ _ENTRIES = (
     Entry("isotonic", _binary(Isotonic), "isotonic regression, one-vs-all for many classes"),
     Entry("histogram", _binary(HistogramBinning), "histogram binning, one-vs-all for many classes"),
     Entry("bbq", _binary(BayesianBinning), "Bayesian binning into quantiles, one-vs-all for many classes", 1),
+    Entry("venn-abers", _binary(VennAbers, smoothing=0.0), "inductive Venn-Abers, one-vs-all for many classes", 1),
     Entry("irm", _irm, "multi-class isotonic regression: one strict isotonic function for all classes"),
     Entry("irm-normalised", _single(NormalisedIsotonic), "as irm, fitted with the normalisation inside"),
     Entry("irova", _one_vs_all, "isotonic regression one-vs-all"),
@@ -161,6 +177,29 @@ def calibrator(name: str, *, logits: bool = False, classes: Any = None, **option
     if "weights" in options:
         common["weights"] = options.pop("weights")
     return entry.build(common, options)
+
+
+def default_method(n_classes: int) -> str:
+    """Return the short name of the map that is used where none is asked for.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes.
+
+    Returns
+    -------
+    str
+        For two classes a map with an intercept, which can move the mean probability to the base rate even if the
+        predicted classes then change: a classifier of rare positives needs that. For more classes one that keeps the
+        predicted classes.
+
+    Examples
+    --------
+    >>> default_method(2), default_method(10)
+    ('beta', 'ets')
+    """
+    return "beta" if n_classes == 2 else "ets"
 
 
 @dataclass(frozen=True)

@@ -123,6 +123,30 @@ def test_nested_expressions(expression, n_classes, keep):
         assert_same(ran(runtime, fitted, rows, "double"), fitted, rows)
 
 
+@pytest.mark.parametrize("before", [None, mm.TemperatureScaling(), mm.EnsembleTemperatureScaling()])
+@pytest.mark.parametrize("combine", [mm.Pooled, mm.OneVsAll])
+@pytest.mark.parametrize(
+    "binary",
+    [
+        mm.ShrunkenPlattScaling(),
+        mm.ShrunkenBetaScaling(penalty=0.5),
+        mm.QuadraticScaling(),
+        mm.SplineCalibration(monotone=False),
+        mm.KernelCalibration(monotone=False),
+        mm.VennAbers(),
+        mm.VennAbers(cv=3),
+    ],
+    ids=repr,
+)
+def test_binary_maps_of_log_odds_and_intervals(binary, combine, before):
+    expression = combine(binary) if before is None else before >> combine(binary)
+    for n_classes in (2, 4):
+        scores, y = calibration_set(n_classes, logits=False, n=120)
+        fitted, rows = expression.fit(scores, y), all_rows(n_classes, logits=False)
+        for runtime in INSTALLED:
+            assert_same(ran(runtime, fitted, rows, "double"), fitted, rows)
+
+
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_rows_that_are_not_quite_probabilities_are_renormalised(runtime):
     scores, y = calibration_set(3, logits=False)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import mixnmatch as mm
-from mixnmatch.maps.base import read_rows
+from mixnmatch import rows as read_rows
 from mixnmatch.maps.summary import CELLS, CalibrationSummary, summarise
 from mixnmatch.selection.crossfit import composed
 from tests.conftest import draw_labels, make_problem, softmax

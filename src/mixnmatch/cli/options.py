@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
+
+from mixnmatch.cli.command import echo
 
 if TYPE_CHECKING:
     from mixnmatch.io import ScoreTable
@@ -27,8 +29,10 @@ FILE_HELP = """
     SCORES is one of
       .npz      arrays `logits` or `probs`, `labels`; optionally `weights`, `classes`
       .npy      scores, with --labels LABELS.npy
-      .csv      a header; a column for each class, and `label`
-      .parquet  the same; a file or a folder of files
+      .csv      a header; a column for each class, and `label`; also .csv.gz
+                (separated by commas, semicolons or tabs)
+      .parquet  the same, or one column of lists; a file or a folder of files
+      -         any of these files from standard input
     Scores in .npy, .csv and .parquet are probabilities unless --logits is given.
     """
 
@@ -112,15 +116,17 @@ class Reading:
         What the file leaves open is as in ``like``: a map that is to be applied, or a table that was read before.
         """
         from mixnmatch.cli.display import reporting
-        from mixnmatch.cli.inputs import map_logits, names_of, read_checked
+        from mixnmatch.cli.inputs import find_scores_of, names_of, read_checked
+        from mixnmatch.cli.streams import INPUT_NAME, is_standard, readable
 
         known: dict[str, Any] = {}
         if hasattr(like, "predict_proba"):
-            known = {"logits": map_logits(like), "classes": like.classes_}
+            known = {"logits": like.takes_logits, "classes": like.classes_, "find_columns": find_scores_of(like)}
         elif like is not None:
             known = {"logits": like.logits, "classes": names_of(like)}
-        with reporting("Reading") as progress:
-            return read_checked(path, self, need_labels=need_labels, progress=progress, **known)
+        with readable(path) as file, reporting("Reading") as progress:
+            table = read_checked(file, self, need_labels=need_labels, progress=progress, **known)
+        return replace(table, path=Path(INPUT_NAME)) if is_standard(path) else table
 
 
 # Shown under a heading of their own.
@@ -188,7 +194,7 @@ def list_methods(ctx: click.Context, _param: click.Parameter, value: bool) -> No
     from mixnmatch.registry import calibrators
 
     for line in calibrators():
-        click.echo(str(line))
+        echo(str(line))
     ctx.exit()
 
 

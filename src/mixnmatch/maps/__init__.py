@@ -8,10 +8,12 @@ from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
 from mixnmatch.maps.gaussian_process import GaussianProcessCalibration
 from mixnmatch.maps.isotonic import Isotonic
 from mixnmatch.maps.keep_winner import KeepWinner
+from mixnmatch.maps.kernel import KernelCalibration
 from mixnmatch.maps.logistic import BetaScaling, PlattScaling
 from mixnmatch.maps.normalised_isotonic import NormalisedIsotonic
 from mixnmatch.maps.order_preserving import IntraOrderPreserving
 from mixnmatch.maps.prior_shift import PriorShift
+from mixnmatch.maps.quadratic import QuadraticScaling
 from mixnmatch.maps.scaling import (
     BiasCorrectedTemperatureScaling,
     DirichletScaling,
@@ -20,8 +22,11 @@ from mixnmatch.maps.scaling import (
     StructuredVectorScaling,
     VectorScaling,
 )
+from mixnmatch.maps.shrunken import ShrunkenBetaScaling, ShrunkenPlattScaling
+from mixnmatch.maps.spline import SplineCalibration
 from mixnmatch.maps.temperature import TemperatureScaling
 from mixnmatch.maps.trivial import Identity, Uniform
+from mixnmatch.maps.venn_abers import VennAbers
 from mixnmatch.selection.auto import Auto
 
 # Maps that a file may name. A name in this list stays loadable for ever.
@@ -40,17 +45,23 @@ SAVABLE = (
     IntraOrderPreserving,
     Isotonic,
     KeepWinner,
+    KernelCalibration,
     MatrixScaling,
     NormalisedIsotonic,
     OneVsAll,
     PlattScaling,
     Pooled,
     PriorShift,
+    QuadraticScaling,
+    ShrunkenBetaScaling,
+    ShrunkenPlattScaling,
+    SplineCalibration,
     StructuredMatrixScaling,
     StructuredVectorScaling,
     TemperatureScaling,
     Uniform,
     VectorScaling,
+    VennAbers,
 )
 
 __all__ = [
@@ -69,15 +80,21 @@ __all__ = [
     "IntraOrderPreserving",
     "Isotonic",
     "KeepWinner",
+    "KernelCalibration",
     "MatrixScaling",
     "NormalisedIsotonic",
     "OneVsAll",
     "PlattScaling",
     "Pooled",
     "PriorShift",
+    "QuadraticScaling",
+    "ShrunkenBetaScaling",
+    "ShrunkenPlattScaling",
+    "SplineCalibration",
     "StructuredMatrixScaling",
     "StructuredVectorScaling",
     "TemperatureScaling",
     "Uniform",
     "VectorScaling",
+    "VennAbers",
 ]

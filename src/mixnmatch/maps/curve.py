@@ -175,7 +175,7 @@ def _entry(fitted: Any, z: Array, n_classes: int, column: int) -> Array:
     rows = _cut(z, n_classes, column)
     if isinstance(fitted, OneVsAll) and n_classes > 2:
         return np.asarray(fitted.map_._transform_columns(_block(rows), "each")[:, column])
-    logits = calibration_map(fitted)._input_settings()["logits"]
+    logits = calibration_map(fitted).takes_logits
     return np.asarray(fitted.predict_proba(np.log(rows) if logits else rows)[:, column], dtype=np.float64)
 
 
@@ -201,7 +201,7 @@ def _shared(fitted: SharedFunction | Pooled, z: Array) -> Array:
 def _members(fitted: Any, rows: Array, column: int) -> Iterator[MapLine]:
     """Members of an ensemble on the cut, with their weights."""
     if isinstance(fitted, EnsembleTemperatureScaling):
-        tempered = np.exp(log_softmax(fitted.beta_ * _block(rows).log_scores(fitted.log_floor_)))
+        tempered = np.exp(log_softmax(fitted.beta_ * _block(rows).log_scores(fitted.probability_floor_)))
         parts = [tempered, rows, np.full(rows.shape, 1.0 / rows.shape[1])]
         names = [f"temperature {fitted.temperature_:.3g}", "identity", "uniform"]
     elif isinstance(fitted, Ensemble):
