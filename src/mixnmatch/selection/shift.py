@@ -216,7 +216,8 @@ def estimate_priors(
         if method == "em":
             return _maximum_likelihood(base, target, summary, confidence)
         if known is None:
-            raise InputError("the method {method!r} needs the calibration set: pass {calibration}", method=method)
+            template = "the method {method!r} needs the calibration set: pass {calibration}"
+            raise InputError(template, method=method)
         priors = MOMENT_METHODS[method](confusion(base, known), confusion(base, target), summary, target.total_weight())
     return PriorEstimate(
         classes=base.classes_,
