@@ -16,8 +16,9 @@ matplotlib.use("Agg")
 
 from matplotlib.figure import Figure
 
-from mixnmatch import MapDisplay, ReliabilityDisplay, calibrator, load_sample
+from mixnmatch import ReliabilityDisplay, calibrator, load_sample
 from mixnmatch.decisions import DecisionDisplay, RiskCoverageDisplay, coverage_for
+from mixnmatch.maps.display import MapDisplay
 from mixnmatch.selection import compare, learning_curve
 
 FOLDER = Path(__file__).parent / "images"

@@ -56,8 +56,8 @@ def test_public_names_exist_and_import_is_lazy():
 
 
 def test_the_default_goes_by_the_number_of_classes():
-    from mixnmatch.registry import REGISTRY, default_method
+    from mixnmatch.maps.registry import METHODS, default_method
 
-    assert {default_method(n) for n in (2, 3, 1000)} <= set(REGISTRY)
-    assert not REGISTRY[default_method(2)].accuracy_preserving  # it can move the threshold
-    assert REGISTRY[default_method(3)].accuracy_preserving
+    assert {default_method(n) for n in (2, 3, 1000)} <= set(METHODS)
+    assert not METHODS[default_method(2)].accuracy_preserving  # it can move the threshold
+    assert METHODS[default_method(3)].accuracy_preserving

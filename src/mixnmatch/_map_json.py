@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.registry import map_class
 from mixnmatch.maps.summary import CalibrationSummary
 
 # Arrays up to this size are written as readable numbers, larger ones as base64 of little-endian bytes.
@@ -28,13 +29,6 @@ DTYPES = ("<f8", "<i8", "<u8", "|b1")
 
 class MapFileError(ValueError):
     """A file does not hold a map that can be loaded; the message says why."""
-
-
-def known_maps() -> dict[str, type[CalibrationMap]]:
-    """Classes that a file may name."""
-    from mixnmatch.maps import SAVABLE
-
-    return {kind.__name__: kind for kind in SAVABLE}
 
 
 def encode(value: Any) -> Any:
@@ -86,8 +80,8 @@ def _encode_param(value: Any) -> Any:
 
 def _name_of(map_: CalibrationMap) -> str:
     name = type(map_).__name__
-    if known_maps().get(name) is not type(map_):
-        msg = f"a {name} cannot be saved: it is not a map of this library"
+    if map_class(name) is not type(map_):
+        msg = f"a {name} cannot be saved: it is not a map of this library; mixnmatch.maps.register_map makes it one"
         raise TypeError(msg)
     return name
 
@@ -198,7 +192,7 @@ _LEAVES = {
 
 
 def _class(name: Any) -> type[CalibrationMap]:
-    kind = known_maps().get(name) if isinstance(name, str) else None
+    kind = map_class(name) if isinstance(name, str) else None
     if kind is None:
         msg = f"it names a map that does not exist: {name!r:.80}"
         raise MapFileError(msg)

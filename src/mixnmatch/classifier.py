@@ -24,7 +24,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from mixnmatch._estimators import class_names, codes_of, score_method, scores_of, softmax, weight_parameter
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
-from mixnmatch.registry import calibrator, default_method
+from mixnmatch.maps.registry import calibrator, default_method
 
 _SCORES = ("auto", "decision_function", "predict_proba")
 # Probabilities below this count as this where a map takes logits.
@@ -42,7 +42,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         of X is the calibration set.
     map : str or map, optional
         Calibration map, or its short name. By default it is chosen by the number of classes, as
-        :func:`mixnmatch.registry.default_method` says. A map is copied for the scores and the classes of the estimator.
+        :func:`mixnmatch.maps.default_method` says. A map is copied for the scores and the classes of the estimator.
     cv : int or splitter
         Folds. The scores of each sample come from a copy of the estimator that has not seen it.
     ensemble : bool

@@ -9,7 +9,7 @@ import pytest
 
 import mixnmatch
 from mixnmatch.io import read_table
-from mixnmatch.maps import Auto
+from mixnmatch.selection.auto import Auto
 from tests.cli.conftest import arrays, parsed
 
 OUTSIDE = (

@@ -1,12 +1,13 @@
 """Nested expressions that tests of several surfaces share."""
 
 import mixnmatch as mm
+from mixnmatch.maps import VectorScaling
 
 NESTED = {
     "keep (ts >> irova)": lambda: mm.KeepWinner(mm.TemperatureScaling() >> mm.OneVsAll(mm.Isotonic())),
-    "(a >> b) >> c": lambda: (mm.TemperatureScaling() >> mm.VectorScaling()) >> mm.Pooled(mm.Isotonic(strict=True)),
-    "a >> (b >> c)": lambda: mm.TemperatureScaling() >> (mm.VectorScaling() >> mm.Pooled(mm.Isotonic(strict=True))),
-    "keep keep a >> b": lambda: mm.KeepWinner(mm.KeepWinner(mm.VectorScaling()) >> mm.TemperatureScaling()),
+    "(a >> b) >> c": lambda: (mm.TemperatureScaling() >> VectorScaling()) >> mm.Pooled(mm.Isotonic(strict=True)),
+    "a >> (b >> c)": lambda: mm.TemperatureScaling() >> (VectorScaling() >> mm.Pooled(mm.Isotonic(strict=True))),
+    "keep keep a >> b": lambda: mm.KeepWinner(mm.KeepWinner(VectorScaling()) >> mm.TemperatureScaling()),
     "pooled": lambda: mm.Pooled(mm.BetaScaling()),
     "auto": lambda: mm.Auto(cv=3, accuracy_preserving=True),
     "auto >> a": lambda: mm.Auto(cv=3) >> mm.TemperatureScaling(),

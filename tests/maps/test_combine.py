@@ -40,7 +40,7 @@ def test_composition_fits_the_second_on_what_the_first_puts_out(table):
 
 def test_composition_is_associative_in_effect(table):
     p, y = table
-    ts, ets, irm = mm.VectorScaling(), mm.EnsembleTemperatureScaling(), mm.Pooled(mm.Isotonic(strict=True))
+    ts, ets, irm = mm.maps.VectorScaling(), mm.EnsembleTemperatureScaling(), mm.Pooled(mm.Isotonic(strict=True))
     left, right = ((ts >> ets) >> irm).fit(p, y), (ts >> (ets >> irm)).fit(p, y)
     np.testing.assert_allclose(left.predict_proba(p), right.predict_proba(p), atol=1e-9)
 
@@ -82,13 +82,13 @@ def test_class_without_positives_stays_defined(table):
 
 def test_cross_fitting_uses_copies_that_have_not_seen_the_row(table):
     p, y = table
-    chain = mm.Composition(mm.MatrixScaling(), mm.TemperatureScaling(), cv=4, random_state=1)
+    chain = mm.Composition(mm.maps.MatrixScaling(), mm.TemperatureScaling(), cv=4, random_state=1)
     fitted = chain.fit(p, y)
     source = door.rows(p, y)
     out = np.empty_like(p)
     for k in range(4):
         rest = source.fold(k, 4, keep=False, seed=1)
-        part = mm.MatrixScaling()._fit_source(rest)
+        part = mm.maps.MatrixScaling()._fit_source(rest)
         inside = np.asarray(source.fold(k, 4, keep=True, seed=1).block(0, 300).index)
         out[inside] = part.predict_proba(p[inside])
     by_hand = mm.TemperatureScaling().fit(out, y)
@@ -97,8 +97,8 @@ def test_cross_fitting_uses_copies_that_have_not_seen_the_row(table):
 
 def test_cross_fitting_tempers_an_over_fitted_first_map():
     logits, y = make_problem(120, 10, sharpness=1.0)
-    plain = (mm.MatrixScaling(logits=True) >> mm.TemperatureScaling()).fit(logits, y)
-    crossed = mm.Composition(mm.MatrixScaling(logits=True), mm.TemperatureScaling(), cv=5).fit(logits, y)
+    plain = (mm.maps.MatrixScaling(logits=True) >> mm.TemperatureScaling()).fit(logits, y)
+    crossed = mm.Composition(mm.maps.MatrixScaling(logits=True), mm.TemperatureScaling(), cv=5).fit(logits, y)
     assert crossed.second_.temperature_ > 1.2 * plain.second_.temperature_
     test_logits, test_y = make_problem(1000, 10, sharpness=1.0, seed=9)
     assert nll(crossed.predict_proba(test_logits), test_y) < nll(plain.predict_proba(test_logits), test_y)

@@ -20,12 +20,12 @@ QUICK = [
 ]
 EXPRESSIONS = {
     "sms-ets-irm": lambda **k: (
-        mm.StructuredMatrixScaling(**k) >> mm.EnsembleTemperatureScaling() >> mm.Pooled(mm.Isotonic(strict=True))
+        mm.maps.StructuredMatrixScaling(**k) >> mm.EnsembleTemperatureScaling() >> mm.Pooled(mm.Isotonic(strict=True))
     ),
-    "crossed": lambda **k: mm.Composition(mm.VectorScaling(**k), mm.Pooled(mm.Isotonic(shape="centred")), cv=3),
+    "crossed": lambda **k: mm.Composition(mm.maps.VectorScaling(**k), mm.Pooled(mm.Isotonic(shape="centred")), cv=3),
     "pooled-beta": lambda **k: mm.Pooled(mm.BetaScaling(), **k),
-    "pooled-histogram": lambda **k: mm.Pooled(mm.HistogramBinning(bins=7, strategy="width"), **k),
-    "pooled-bbq": lambda **k: mm.Pooled(mm.BayesianBinning(), **k),
+    "pooled-histogram": lambda **k: mm.Pooled(mm.maps.HistogramBinning(bins=7, strategy="width"), **k),
+    "pooled-bbq": lambda **k: mm.Pooled(mm.maps.BayesianBinning(), **k),
     "pooled-spline": lambda **k: mm.Pooled(mm.SplineCalibration(), **k),
     "pooled-kernel": lambda **k: mm.Pooled(mm.KernelCalibration(), **k),
     "pooled-venn-abers": lambda **k: mm.Pooled(mm.VennAbers(), **k),
@@ -265,7 +265,7 @@ def test_flags_of_combinations():
     assert not (ts >> mm.OneVsAll(mm.Isotonic())).accuracy_preserving
     assert mm.Pooled(mm.BetaScaling()).accuracy_preserving
     assert mm.Isotonic(strict=True).strictly_increasing
-    assert not mm.Uniform().accuracy_preserving
+    assert not mm.maps.Uniform().accuracy_preserving
     kept = {line.name for line in calibrators() if line.accuracy_preserving}
     assert kept >= {"identity", "ts", "ets", "irm", "irm-ts", "irm-ets", "iop", "ensemble-beta", "ensemble-platt"}
     assert not kept & {"uniform", "platt", "beta", "irova", "sms", "gpc", "histogram"}

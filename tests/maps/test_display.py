@@ -3,17 +3,10 @@ import json
 import numpy as np
 import pytest
 
-from mixnmatch import (
-    Auto,
-    Isotonic,
-    MapDisplay,
-    OneVsAll,
-    Pooled,
-    SharedFunction,
-    calibrator,
-    load_sample,
-    map_curve,
-)
+from mixnmatch import Auto, Isotonic, OneVsAll, Pooled, calibrator, load_sample
+from mixnmatch.maps.curve import map_curve
+from mixnmatch.maps.display import MapDisplay
+from mixnmatch.maps.shared_function import SharedFunction
 
 pytest.importorskip("matplotlib")
 

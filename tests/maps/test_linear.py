@@ -2,19 +2,19 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad, minimize
 
-from mixnmatch import (
+from mixnmatch import TemperatureScaling
+from mixnmatch._engine import door
+from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import read_scores
+from mixnmatch.maps import (
     BiasCorrectedTemperatureScaling,
     DirichletScaling,
     MatrixScaling,
     StructuredMatrixScaling,
     StructuredVectorScaling,
-    TemperatureScaling,
     VectorScaling,
+    scaling,
 )
-from mixnmatch._engine import door
-from mixnmatch._engine.rows import Rows
-from mixnmatch._engine.scores import read_scores
-from mixnmatch.maps import scaling
 from mixnmatch.maps._linear_passes import (
     Problem,
     gradient_statistic,

@@ -149,7 +149,7 @@ def test_names_and_vectors_and_progress():
 
 def test_default_methods_are_the_main_ones_and_the_others_are_named():
     from mixnmatch._engine import door
-    from mixnmatch.registry import REGISTRY
+    from mixnmatch.maps.registry import METHODS
     from mixnmatch.selection.methods import build_methods, default_methods
 
     logits, y = make_problem(100, 3)
@@ -158,7 +158,7 @@ def test_default_methods_are_the_main_ones_and_the_others_are_named():
     assert {"identity", "ts", "sms", "auto"} <= set(main)
     assert {"platt", "gpc", "ensemble-beta", "matrix"} <= set(others)
     assert list(build_methods(None, source, logits=True)) == main
-    assert set(build_methods("all", source, logits=True)) == set(REGISTRY) - {"uniform"}
+    assert set(build_methods("all", source, logits=True)) == set(METHODS) - {"uniform", "irova"}
     assert set(build_methods("ts", source, logits=True)) == {"ts", "identity"}
     large = door.rows(np.zeros((200_001, 3)), np.arange(200_001) % 3, logits=True)
     assert "auto" in default_methods(large)[1]

@@ -96,7 +96,7 @@ def _write(targets: dict[str, Path], sample: Sample, methods: tuple[str, ...] | 
     import numpy as np
 
     from mixnmatch.io import write_table
-    from mixnmatch.registry import calibrator
+    from mixnmatch.maps.registry import calibrator
 
     next(iter(targets.values())).parent.mkdir(parents=True, exist_ok=True)
     names = np.array(sample.class_names)

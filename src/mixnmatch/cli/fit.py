@@ -139,7 +139,7 @@ def _pairs(texts: tuple[str, ...], option: str) -> dict[str, Any]:
 
 
 def _build(method: str, table: ScoreTable, weighting: str, settings: dict[str, Any]) -> Any:
-    from mixnmatch.registry import calibrator
+    from mixnmatch.maps.registry import calibrator
 
     common: dict[str, Any] = {} if weighting == "frequency" else {"weights": weighting}
     try:
@@ -151,7 +151,8 @@ def _build(method: str, table: ScoreTable, weighting: str, settings: dict[str, A
 
 
 def _held_to_winners(map_: Any) -> Any:
-    from mixnmatch.maps import Auto, KeepWinner
+    from mixnmatch.maps.keep_winner import KeepWinner
+    from mixnmatch.selection.auto import Auto
 
     return map_.set_params(accuracy_preserving=True) if isinstance(map_, Auto) else KeepWinner(map_)
 
@@ -183,11 +184,11 @@ def _as_text(
     from mixnmatch.cli.describe import describe
     from mixnmatch.cli.inputs import about
     from mixnmatch.cli.streams import is_standard, shown
-    from mixnmatch.registry import REGISTRY
+    from mixnmatch.maps.registry import METHODS
 
     target = "CAL.json" if is_standard(output) else output
     kept = "the predicted class never changes" if map_.accuracy_preserving else "the predicted class may change"
-    if map_.accuracy_preserving and not REGISTRY[method].accuracy_preserving:
+    if map_.accuracy_preserving and not METHODS[method].accuracy_preserving:
         kept = f"held to the predictions of the scores: {kept}"
     learned = [(f"  {name}", value) for name, value in describe(map_)]
     scores = [
@@ -199,7 +200,7 @@ def _as_text(
     return "\n".join(
         [
             about(table),
-            f"{method}: {REGISTRY[method].summary}; fitted in {seconds:.2g} s; {kept}",
+            f"{method}: {METHODS[method].summary}; fitted in {seconds:.2g} s; {kept}",
             "",
             "Learned",
             display.table(learned, left=2),

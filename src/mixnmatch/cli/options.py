@@ -44,7 +44,7 @@ class Method(TextType):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check that there is such a method."""
-        from mixnmatch.registry import calibrator
+        from mixnmatch.maps.registry import calibrator
 
         try:
             calibrator(value)
@@ -54,10 +54,10 @@ class Method(TextType):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Methods that start so."""
-        from mixnmatch.registry import REGISTRY
+        from mixnmatch.maps.registry import METHODS
 
         return [
-            CompletionItem(name, help=entry.summary) for name, entry in REGISTRY.items() if name.startswith(incomplete)
+            CompletionItem(name, help=entry.summary) for name, entry in METHODS.items() if name.startswith(incomplete)
         ]
 
 
@@ -191,7 +191,7 @@ def list_methods(ctx: click.Context, _param: click.Parameter, value: bool) -> No
     """Print the methods and stop."""
     if not value or ctx.resilient_parsing:
         return
-    from mixnmatch.registry import calibrators
+    from mixnmatch.maps.registry import calibrators
 
     for line in calibrators():
         echo(str(line))

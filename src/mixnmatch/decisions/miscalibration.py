@@ -149,7 +149,7 @@ def cost_of_miscalibration(
 
 def _cross_fitted(source: Rows, method: Any, cv: int, seed: int) -> CrossFitted:
     """The map as fitted without the fold of each sample."""
-    from mixnmatch.registry import calibrator
+    from mixnmatch.maps.registry import calibrator
 
     used = np.arange(source.n_rows) if source.weight is None else np.flatnonzero(source.weight > 0)
     if len(np.unique(fold_of(used, cv, seed))) < 2:

@@ -1,6 +1,7 @@
 """Every map as steps of a graph: one lowering for each, with the meaning that its ``predict_proba`` has.
 
-A lowering is found by the exact class of a map. A subclass may compute something else, so it needs its own.
+A lowering is found by the exact class of a map, or is its method ``_lower``. A subclass may compute something else, so
+it needs its own.
 """
 
 from __future__ import annotations
@@ -15,44 +16,37 @@ from mixnmatch._engine.scores import SMALLEST_PROBABILITY
 from mixnmatch.export.graph import GIVEN, OUTPUT, Graph, Tensor, log_softmax, softmax
 from mixnmatch.export.rows import GivenLogits, GivenProbabilities, GraphRows, Probabilities, Softmax
 from mixnmatch.export.search import CurveTables, PiecewiseTables
-from mixnmatch.maps import (
-    Auto,
-    BayesianBinning,
-    BetaScaling,
+from mixnmatch.maps.base import BinaryMap, CalibrationMap
+from mixnmatch.maps.binning import BayesianBinning, HistogramBinning
+from mixnmatch.maps.combine import OneVsAll, Pooled
+from mixnmatch.maps.composition import Composition
+from mixnmatch.maps.ensemble import FAMILIES, Ensemble, LogisticFamily
+from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
+from mixnmatch.maps.gaussian_process import GaussianProcessCalibration
+from mixnmatch.maps.isotonic import Isotonic
+from mixnmatch.maps.keep_winner import KeepWinner
+from mixnmatch.maps.kernel import KernelCalibration
+from mixnmatch.maps.logistic import BetaScaling, PlattScaling
+from mixnmatch.maps.normalised_isotonic import NormalisedIsotonic
+from mixnmatch.maps.odds_curve import OddsCurveMap
+from mixnmatch.maps.order_preserving import FACTOR, FINE, WIDE, IntraOrderPreserving, Nodes, _overlap
+from mixnmatch.maps.piecewise import PiecewiseMap
+from mixnmatch.maps.prior_shift import PriorShift
+from mixnmatch.maps.quadratic import QuadraticScaling
+from mixnmatch.maps.scaling import (
     BiasCorrectedTemperatureScaling,
-    Composition,
     DirichletScaling,
-    Ensemble,
-    EnsembleTemperatureScaling,
-    GaussianProcessCalibration,
-    HistogramBinning,
-    Identity,
-    IntraOrderPreserving,
-    Isotonic,
-    KeepWinner,
-    KernelCalibration,
     MatrixScaling,
-    NormalisedIsotonic,
-    OneVsAll,
-    PlattScaling,
-    Pooled,
-    PriorShift,
-    QuadraticScaling,
-    ShrunkenBetaScaling,
-    ShrunkenPlattScaling,
-    SplineCalibration,
     StructuredMatrixScaling,
     StructuredVectorScaling,
-    TemperatureScaling,
-    Uniform,
     VectorScaling,
-    VennAbers,
 )
-from mixnmatch.maps.base import BinaryMap, CalibrationMap
-from mixnmatch.maps.ensemble import FAMILIES, LogisticFamily
-from mixnmatch.maps.odds_curve import OddsCurveMap
-from mixnmatch.maps.order_preserving import FACTOR, FINE, WIDE, Nodes, _overlap
-from mixnmatch.maps.piecewise import PiecewiseMap
+from mixnmatch.maps.shrunken import ShrunkenBetaScaling, ShrunkenPlattScaling
+from mixnmatch.maps.spline import SplineCalibration
+from mixnmatch.maps.temperature import TemperatureScaling
+from mixnmatch.maps.trivial import Identity, Uniform
+from mixnmatch.maps.venn_abers import VennAbers
+from mixnmatch.selection.auto import Auto
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Share of a unit in the last place that, added to a number of a type, always rounds to the next one.
@@ -78,7 +72,7 @@ def lowering(*kinds: type[CalibrationMap]) -> Callable[[F], F]:
 
 def lowering_of(fitted: CalibrationMap) -> Callable[..., Any]:
     """The lowering of a map, or an error that says how to add one."""
-    found = _LOWERINGS.get(type(fitted))
+    found = _LOWERINGS.get(type(fitted)) or getattr(type(fitted), "_lower", None)
     if found is None:
         name = type(fitted).__name__
         msg = (

@@ -60,6 +60,9 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
     # Rows of a block that the map is applied to, at the least.
     _least_rows: ClassVar[int] = 1
 
+    # Whether the smoothing parameter of a binary map is left to the combinator around it.
+    _smoothed_outside: ClassVar[bool] = False
+
     # Whether calibrated probabilities are meant to have the class frequencies of the calibration set as their mean.
     _follows_base_rate: ClassVar[bool] = True
 

@@ -242,6 +242,14 @@ class Ensemble(CalibrationMap):
     def _family(self) -> Family:
         return FAMILIES[self.family] if isinstance(self.family, str) else self.family
 
+    def _members_of(self, block: Block) -> list[tuple[str, Array, float]]:
+        """Name, probabilities and weight of each member."""
+        alone = self.free == 1 and isinstance(self.family, str)
+        free = [f"{self.family} scaling"] if alone else [f"member {j + 1}" for j in range(self.free)]
+        names = free + (["identity", "uniform"] if self.fixed else [])
+        parts = np.exp(self._member_log_proba(block))
+        return list(zip(names, parts, self.member_weights_.tolist(), strict=True))
+
     def _check_fitted(self) -> None:
         lower = np.array(self._family().lower)
         check_shape(self, "theta_", self.free, len(lower))

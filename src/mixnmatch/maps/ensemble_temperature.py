@@ -110,6 +110,14 @@ class EnsembleTemperatureScaling(CalibrationMap):
     def _check_params(self) -> None:
         check_loss(self.loss)
 
+    def _members_of(self, block: Block) -> list[tuple[str, Vector, float]]:
+        """Name, probabilities and weight of each member."""
+        tempered = np.exp(log_softmax(self.beta_ * block.log_scores(self.probability_floor_)))
+        p = np.asarray(block.probabilities(), dtype=np.float64)
+        names = (f"temperature {self.temperature_:.3g}", "identity", "uniform")
+        parts = (tempered, p, np.full(p.shape, 1.0 / p.shape[1]))
+        return list(zip(names, parts, self.member_weights_.tolist(), strict=True))
+
     def _check_fitted(self) -> None:
         check_range(self, "beta_", 0.0)
         check_range(self, "probability_floor_", 0.0, 1.0)

@@ -57,7 +57,7 @@ class KeepWinner(InputOfPart):
 
     Examples
     --------
-    >>> from mixnmatch import StructuredMatrixScaling
+    >>> from mixnmatch.maps import StructuredMatrixScaling
     >>> KeepWinner(StructuredMatrixScaling()).accuracy_preserving
     True
     >>> keep_winner(np.array([0]), np.array([[0.3, 0.6, 0.1]]), logarithms=False)

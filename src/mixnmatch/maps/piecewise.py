@@ -22,6 +22,7 @@ class PiecewiseMap(BinaryMap):
     their own.
     """
 
+    _smoothed_outside: ClassVar[bool] = True
     _fitted: ClassVar[tuple[str, ...]] = ("knots_", "values_", "slopes_", "left_", "offsets_")
 
     knots_: NDArray[np.float64]

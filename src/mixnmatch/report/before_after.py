@@ -137,11 +137,11 @@ class BeforeAfter:
 
 def read_method(method: Any, source: Rows, *, logits: bool) -> DetailedMethod:
     """What ``method`` means: a short name, a map, or a map that is already fitted."""
-    from mixnmatch.registry import REGISTRY, calibrator
+    from mixnmatch.maps.registry import METHODS, calibrator
 
     if isinstance(method, str):
         built = calibrator(method, logits=logits, classes=source.classes)
-        entry = REGISTRY.get(method)
+        entry = METHODS.get(method)
         return DetailedMethod(method, "" if entry is None else entry.summary, built, False)
     given = calibration_map(method)
     name = _name(method)

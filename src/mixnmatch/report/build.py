@@ -17,7 +17,7 @@ from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
 from mixnmatch._files import atomic_write
 from mixnmatch._version import __version__
-from mixnmatch.registry import REGISTRY
+from mixnmatch.maps.registry import METHODS
 from mixnmatch.report import before_after as details
 from mixnmatch.report import decisions, formats, verdicts
 from mixnmatch.report.data import ReportData, Reproduction
@@ -233,7 +233,7 @@ def build_report(
 def _of_verdict(verdict: Verdict, methods: Methods | None, source: Rows, logits: bool) -> details.DetailedMethod:
     """The method of the verdict, under the name that it has in the comparison."""
     built = build_methods(methods, source, logits=logits)[verdict.method]
-    summary = REGISTRY[verdict.method].summary if verdict.method in REGISTRY else ""
+    summary = METHODS[verdict.method].summary if verdict.method in METHODS else ""
     return details.DetailedMethod(verdict.method, summary, built, False)
 
 

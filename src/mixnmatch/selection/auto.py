@@ -326,6 +326,13 @@ class Auto(CalibrationMap):
             "cost_": time.perf_counter() - began,
         }
 
+    def _members_of(self, block: Block) -> list[tuple[str, Array, float]]:
+        """Name, probabilities and weight of each member."""
+        parts = [np.exp(member._log_proba(block)) for member in self.members_]
+        used = [name for name, w in zip(self.candidates_, self.candidate_weights_, strict=True) if w > 0]
+        names = used if len(used) == len(parts) else [type(member).__name__ for member in self.members_]
+        return list(zip(names, parts, self.member_weights_.tolist(), strict=True))
+
     def _log_proba(self, block: Block) -> Array:
         parts = zip(self.members_, np.log(self.member_weights_), strict=True)
         mixed: Array | None = None

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
+from mixnmatch.maps.registry import calibrator, methods
 
 Methods = Sequence[Any] | Mapping[str, Any]
 
@@ -26,8 +27,8 @@ AUTO_TO = 400_000
 SIMPLICITY = (
     "identity", "uniform", "ts", "ets", "ensemble-platt", "ensemble-beta",
     "irm", "irm-normalised", "iop", "irm-ts", "irm-ets", "gpc",
-    "svs", "vector", "platt", "beta",
-    "isotonic", "irova", "histogram", "bbq", "irova-ts", "irova-ets",
+    "svs", "vector", "platt-shrunk", "platt", "beta-shrunk", "beta", "quadratic",
+    "spline", "kernel", "isotonic", "irova", "venn-abers", "histogram", "bbq", "irova-ts", "irova-ets",
     "keep-sms", "sms", "dirichlet", "matrix",
     "auto",
 )  # fmt: skip
@@ -93,26 +94,23 @@ def simplicity(names: Sequence[str], n_classes: int) -> list[str]:
 
 def default_methods(source: Rows) -> tuple[list[str], list[str]]:
     """Short names that are compared unless others are asked for, and the remaining ones."""
-    from mixnmatch.registry import REGISTRY
-
     names: tuple[str, ...] = TWO_CLASSES if source.n_classes == 2 else MANY_CLASSES
     if too_few(source.class_weights()):  # no ranking is possible
         names = ("identity", SAFEST_FOR_TWO if source.n_classes == 2 else SAFEST)
     left_out = [*(["sms"] if source.n_classes > MATRIX_TO else []), *(["auto"] if source.n_entries > AUTO_TO else [])]
     kept = [name for name in names if name not in left_out]
-    return kept, [name for name in REGISTRY if name not in (*kept, "uniform")]
+    others = [name for name, method in methods().items() if method.same_as is None and name != "uniform"]
+    return kept, [name for name in others if name not in kept]
 
 
-def build_methods(methods: Methods | None, source: Rows, *, logits: bool) -> dict[str, CalibrationMap]:
+def build_methods(asked: Methods | None, source: Rows, *, logits: bool) -> dict[str, CalibrationMap]:
     """Unfitted maps by name, the identity among them."""
-    from mixnmatch.registry import calibrator
-
     classes = source.classes
-    if methods is None:
-        methods = default_methods(source)[0]
-    elif isinstance(methods, str):
-        methods = [*default_methods(source)[0], *default_methods(source)[1]] if methods == "all" else [methods]
-    named = methods.items() if isinstance(methods, Mapping) else [(None, method) for method in methods]
+    if asked is None:
+        asked = default_methods(source)[0]
+    elif isinstance(asked, str):
+        asked = [*default_methods(source)[0], *default_methods(source)[1]] if asked == "all" else [asked]
+    named = asked.items() if isinstance(asked, Mapping) else [(None, method) for method in asked]
     made: dict[str, CalibrationMap] = {}
     for given, method in named:
         if isinstance(method, str):

@@ -324,12 +324,13 @@ def _doubts_about(fitted: CalibrationMap) -> list[str]:
 def _treats_classes_alike(fitted: Any) -> bool:
     """Whether a map does the same to all classes, so that its mean prediction may miss the class frequencies."""
     from mixnmatch import maps
+    from mixnmatch.selection.auto import Auto
 
     if isinstance(fitted, maps.Composition):
         return _treats_classes_alike(fitted.first_) and _treats_classes_alike(fitted.second_)
     if isinstance(fitted, maps.KeepWinner):
         return _treats_classes_alike(fitted.map_)
-    if isinstance(fitted, maps.Auto):
+    if isinstance(fitted, Auto):
         return all(map(_treats_classes_alike, fitted.members_))
     alike = (
         maps.Identity,
