@@ -40,6 +40,7 @@ from .persistence import load as load
 from .selection import compare as compare
 from .selection import recommend as recommend
 from .selection.auto import Auto as Auto
+from .selection.shift import estimate_priors as estimate_priors
 
 __all__ = [
     "Auto",
@@ -69,6 +70,7 @@ __all__ = [
     "calibrators",
     "compare",
     "engine",
+    "estimate_priors",
     "evaluate",
     "load",
     "load_sample",

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.registry import map_class
+from mixnmatch.maps.summary import CalibrationSummary
 
 # Arrays up to this size are written as readable numbers, larger ones as base64 of little-endian bytes.
 READABLE = 64
 COMMON = ("classes_", "n_classes_", "total_weight_")
 # Attributes that only some fitted maps have.
-OPTIONAL = ("columns_",)
+OPTIONAL = ("columns_", "summary_")
+SUMMARY = ("mean_prediction", "counts")
 # Attributes that had another name in earlier files.
 RENAMED = {"log_floor_": "probability_floor_"}
 DTYPES = ("<f8", "<i8", "<u8", "|b1")
@@ -33,6 +35,8 @@ def encode(value: Any) -> Any:
     """A fitted map, or a part of one, as plain values."""
     if isinstance(value, CalibrationMap):
         return _encode_map(value)
+    if isinstance(value, CalibrationSummary):
+        return {"summary": {name: _encode_array(getattr(value, name)) for name in SUMMARY}}
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, np.ndarray):
@@ -166,7 +170,19 @@ def _decode_array(value: Any) -> NDArray[Any]:
     return flat.astype(flat.dtype.newbyteorder("=")).reshape(shape)
 
 
+def _decode_summary(value: Any) -> CalibrationSummary:
+    if not isinstance(value, dict) or set(value) != set(SUMMARY):
+        msg = "a summary of the calibration set that is not complete"
+        raise MapFileError(msg)
+    arrays = {name: decode(item) for name, item in value.items()}
+    if not all(isinstance(array, np.ndarray) and array.dtype.kind == "f" for array in arrays.values()):
+        msg = "a summary of the calibration set without numbers"
+        raise MapFileError(msg)
+    return CalibrationSummary(**arrays)
+
+
 _LEAVES = {
+    "summary": _decode_summary,
     "array": _decode_array,
     "text": _decode_text,
     "list": _decode_list,
@@ -239,6 +255,10 @@ def _check_common(made: CalibrationMap) -> None:
         if isinstance(item, float | np.ndarray) and not np.isfinite(item).all():
             msg = f"{key} of a {name} is not finite"
             raise MapFileError(msg)
+    summary = getattr(made, "summary_", None)
+    if summary is not None and len(summary.mean_prediction) != len(classes):
+        msg = "the summary of the calibration set is not of these classes"
+        raise MapFileError(msg)
     if not made.total_weight_ > 0:
         msg = f"total_weight_ of a {name} is not positive"
         raise MapFileError(msg)
@@ -256,6 +276,8 @@ def _is_of_kind(value: Any, annotation: str) -> bool:
     plain: dict[str, Any] = {"float": int | float, "int": int, "str": str, "str | None": str | None}
     if annotation in plain:
         return isinstance(value, plain[annotation]) and not isinstance(value, bool)
+    if annotation == "CalibrationSummary":
+        return isinstance(value, CalibrationSummary)
     if annotation == "list[str]":
         return isinstance(value, list) and all(isinstance(item, str) for item in value)
     if annotation.startswith("list"):

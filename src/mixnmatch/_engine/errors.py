@@ -12,6 +12,7 @@ from typing import Any
 # What a placeholder is in Python; the command line has a table of the same keys.
 PYTHON = {
     "all": 'methods="all"',
+    "calibration": "calibration=(scores, y)",
     "classes": "classes=[...]",
     "columns": "columns=[...]",
     "columns_option": "columns",

@@ -16,6 +16,7 @@ from mixnmatch._engine.errors import InputError, InputWarning
 # How options are called here; the library has a table of the same keys for Python.
 COMMAND_LINE = {
     "all": "--all",
+    "calibration": "--calibration SCORES",
     "classes": "--classes A,B,...",
     "columns": "--columns",
     "columns_option": "--columns",

@@ -31,8 +31,10 @@ from mixnmatch.maps.normalised_isotonic import NormalisedIsotonic
 from mixnmatch.maps.odds_curve import OddsCurveMap
 from mixnmatch.maps.order_preserving import FACTOR, FINE, WIDE, IntraOrderPreserving, Nodes, _overlap
 from mixnmatch.maps.piecewise import PiecewiseMap
+from mixnmatch.maps.prior_shift import PriorShift
 from mixnmatch.maps.quadratic import QuadraticScaling
 from mixnmatch.maps.scaling import (
+    BiasCorrectedTemperatureScaling,
     DirichletScaling,
     MatrixScaling,
     StructuredMatrixScaling,
@@ -169,12 +171,26 @@ def _mixture(rows: GraphRows, members: list[Tensor], weights: Any, *, uniform: b
     return Probabilities(mixed, rows.n_classes, positive=uniform)
 
 
-@lowering(VectorScaling, MatrixScaling, DirichletScaling, StructuredVectorScaling, StructuredMatrixScaling)
+@lowering(
+    VectorScaling,
+    BiasCorrectedTemperatureScaling,
+    MatrixScaling,
+    DirichletScaling,
+    StructuredVectorScaling,
+    StructuredMatrixScaling,
+)
 def _softmax_linear(fitted: Any, rows: GraphRows) -> GraphRows:
     x = log_softmax(rows.log_scores(_floor(fitted, rows)))
     weight = rows.graph.constant("weight", fitted.weight_.T)
     u = x.times_matrix(weight) if fitted.weight_.ndim == 2 else x * weight
     return Softmax(u + rows.graph.constant("intercept", fitted.intercept_), rows.n_classes)
+
+
+@lowering(PriorShift)
+def _prior_shift(fitted: PriorShift, rows: GraphRows) -> GraphRows:
+    floor = rows.graph.constant("floor", SMALLEST_PROBABILITY)
+    shifted = softmax(rows.logs(floor) + rows.graph.constant("log_ratios", fitted.log_ratios_))
+    return Probabilities((rows.probabilities <= 0.0).choose(0.0, shifted), rows.n_classes)
 
 
 @lowering(IntraOrderPreserving, GaussianProcessCalibration)

@@ -22,6 +22,7 @@ from mixnmatch._engine.passes import asked_backend, asked_block_bytes, row_range
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import Scores, check_n_classes, is_number, read_scores, shape_scores
 from mixnmatch.maps._base_rate import warn_of_base_rate, warn_of_one_class
+from mixnmatch.maps.summary import CalibrationSummary, summarise
 
 if TYPE_CHECKING:
     from mixnmatch.maps.composition import Composition
@@ -79,6 +80,8 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
     columns_: NDArray[Any]
     header_: dict[str, Any]
     metadata_: dict[str, Any]
+    # What `fit` keeps of the calibration set; parts of other maps, and maps in older files, have none.
+    summary_: CalibrationSummary
 
     def fit(self, scores: Any, y: Any = None, sample_weight: Any = None, *, positive: Any = None) -> Self:
         """Learn the map from a calibration set.
@@ -105,6 +108,7 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
             self._check_form(scores)
         given = door.labelled(door.rows(scores, y, sample_weight, positive=positive, **self._input_settings()))
         fitted = self._fit_source(given)
+        fitted.summary_ = summarise(fitted, given)
         if not warn_of_one_class(given) and self._follows_base_rate:
             warn_of_base_rate(fitted, given)
         return fitted
@@ -319,6 +323,48 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
         from mixnmatch.maps.composition import Composition
 
         return Composition(self, after)
+
+    def adapt(
+        self,
+        *,
+        priors: Any = None,
+        sampling: Any = None,
+        unlabelled: Any = None,
+        sample_weight: Any = None,
+        calibration: Any = None,
+    ) -> Composition:
+        """The fitted map for data in which the classes have other frequencies: this map, then a :class:`PriorShift`.
+
+        Say one of ``priors``, ``sampling`` and ``unlabelled``. It assumes label shift: each class looks as it did in
+        the calibration set, only the frequencies of the classes differ.
+
+        Parameters
+        ----------
+        priors : dict from class to frequency, or array of length L, optional
+            Frequencies of the classes in the new data. Classes that a dict leaves out share what remains, in the
+            proportions they had.
+        sampling : dict from class to rate, or array of length L, optional
+            The calibration set was sampled by class from data like the new ones: the share of each class that was
+            kept, such as ``{"neg": 0.1}``. Classes that a dict leaves out were kept.
+        unlabelled : array of shape (n, L) or (n,), optional
+            Scores of new samples, from which the frequencies are estimated by maximum likelihood
+            (:func:`mixnmatch.estimate_priors`, which also gives intervals and tests). Doubts become warnings.
+        sample_weight : array of shape (n,), optional
+            Weights of the unlabelled samples.
+        calibration : tuple (scores, y) or (scores, y, sample_weight), optional
+            The calibration set, for a map that does not remember it, such as one from a file of an older version.
+
+        Examples
+        --------
+        >>> from mixnmatch import calibrator
+        >>> fitted = calibrator("identity").fit([[0.8, 0.2], [0.2, 0.8]], [0, 1])
+        >>> fitted.adapt(priors=[0.8, 0.2]).predict_proba([[0.5, 0.5]])
+        array([[0.8, 0.2]])
+        """
+        from mixnmatch.selection.adaptation import adapted
+
+        given = {"priors": priors, "sampling": sampling, "unlabelled": unlabelled}
+        return adapted(self, **given, sample_weight=sample_weight, calibration=calibration)
 
     def save(self, path: str | PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> None:
         """Write the fitted map to one JSON file, atomically; :func:`mixnmatch.load` reads it.

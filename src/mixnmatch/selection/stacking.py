@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch.maps._solve import Point, certify, newton
+from mixnmatch.maps._solve import Point, Solution, certify, newton
 
 Array = NDArray[np.float64]
 # A member with less weight than this is left out: it costs time at prediction and gains nothing.
@@ -154,6 +155,16 @@ def _minimise(objective: Objective, free: NDArray[np.intp], pull: float) -> Arra
         value = some.mean(weights) + 0.5 * ridge * float(np.square(weights - equal).sum())
         return Point(weights, value, slope + ridge * (weights - equal), curvature + ridge * np.eye(len(free)))
 
+    found = newton_on_simplex(at, np.full(len(free), equal))
+    certify("Auto", found.residual)
+    weights = np.zeros(objective.n_members)
+    weights[free] = found.point.theta
+    return weights
+
+
+def newton_on_simplex(at: Callable[[Array], Point], start: Array) -> Solution:
+    """Minimise a convex function of weights on the simplex: Newton steps, each an exact quadratic problem there."""
+
     def step(point: Point) -> Array:
         linear = point.gradient - point.curvature @ point.theta
         return simplex_quadratic(point.curvature, linear) - point.theta
@@ -162,11 +173,7 @@ def _minimise(objective: Objective, free: NDArray[np.intp], pull: float) -> Arra
         kept = np.maximum(weights, 0.0)
         return np.asarray(kept / kept.sum())
 
-    found = newton(at, at(np.full(len(free), equal)), step, project=on_simplex, tolerance=1e-12)
-    certify("Auto", found.residual)
-    weights = np.zeros(objective.n_members)
-    weights[free] = found.point.theta
-    return weights
+    return newton(at, at(start), step, project=on_simplex, tolerance=1e-12)
 
 
 def simplex_quadratic(hessian: Array, linear: Array) -> Array:
