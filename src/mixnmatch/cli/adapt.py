@@ -12,6 +12,7 @@ from mixnmatch.cli.command import Command, print_json
 from mixnmatch.cli.options import FILE, FILE_HELP, Reading, force_option, json_option, reading_options
 
 if TYPE_CHECKING:
+    from mixnmatch._engine.rows import Rows
     from mixnmatch.selection.shift import PriorEstimate
 
     NumbersType = click.ParamType[dict[str, float]]
@@ -98,8 +99,8 @@ def command(
     known = None if calibration is None else _samples(calibration, map_, map_file, reading, labels=True)
     found: PriorEstimate | None = None
     if unlabelled is not None:
-        scores, _, weight = _samples(unlabelled, map_, map_file, reading, labels=False)
-        found = estimate_priors(map_, scores, sample_weight=weight, calibration=known)
+        new = _samples(unlabelled, map_, map_file, reading, labels=False)
+        found = estimate_priors(map_, new, calibration=known)
         for doubt in found.warnings:
             warnings.warn(doubt, UserWarning, stacklevel=1)
         adapted = with_estimate(map_, found)
@@ -114,12 +115,11 @@ def command(
         click.echo(_as_text(adapted, found, map_file, output))
 
 
-def _samples(path: Path, map_: Any, map_file: Path, reading: Reading, *, labels: bool) -> tuple[Any, Any, Any]:
-    """Scores, labels and weights of a file, as the map takes them."""
-    from mixnmatch.cli.inputs import aligned, frequencies
+def _samples(path: Path, map_: Any, map_file: Path, reading: Reading, *, labels: bool) -> Rows:
+    """The samples of a file, as the map takes them."""
+    from mixnmatch.cli.inputs import aligned
 
-    table = aligned(reading.read(path, need_labels=labels, like=map_), map_, map_file)
-    return table.scores, table.labels, frequencies(table, reading.weighting)
+    return aligned(reading.read(path, need_labels=labels, like=map_), map_, map_file).checked
 
 
 def _by_class(given: dict[str, float], map_: Any) -> dict[Any, float]:

@@ -293,6 +293,8 @@ def summary_of(fitted: CalibrationMap, known: Rows | None) -> CalibrationSummary
 def _calibration_rows(fitted: CalibrationMap, calibration: Any) -> Rows | None:
     if calibration is None:
         return None
+    if isinstance(calibration, Rows):
+        return door.labelled(calibration)
     if not isinstance(calibration, tuple | list) or len(calibration) not in (2, 3):
         msg = "calibration must be a tuple (scores, y) or (scores, y, sample_weight)"
         raise ValueError(msg)
@@ -305,6 +307,8 @@ def _calibration_rows(fitted: CalibrationMap, calibration: Any) -> Rows | None:
 
 
 def _unlabelled(fitted: CalibrationMap, scores: Any, sample_weight: Any) -> Rows:
+    if isinstance(scores, Rows):
+        return door.rows(scores, sample_weight=sample_weight)
     settings = fitted._input_settings()
     scores = door.scores_like(scores, classes=fitted.classes_, columns=getattr(fitted, "columns_", None))
     table = read_scores(scores, logits=settings["logits"], n_classes=fitted.n_classes_)
