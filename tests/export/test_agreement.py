@@ -128,13 +128,13 @@ def test_nested_expressions(expression, n_classes, keep):
 @pytest.mark.parametrize(
     "binary",
     [
-        mm.ShrunkenPlattScaling(),
-        mm.ShrunkenBetaScaling(penalty=0.5),
-        mm.QuadraticScaling(),
-        mm.SplineCalibration(monotone=False),
-        mm.KernelCalibration(monotone=False),
-        mm.VennAbers(),
-        mm.VennAbers(cv=3),
+        mm.maps.ShrunkenPlattScaling(),
+        mm.maps.ShrunkenBetaScaling(penalty=0.5),
+        mm.maps.QuadraticScaling(),
+        mm.maps.SplineCalibration(monotone=False),
+        mm.maps.KernelCalibration(monotone=False),
+        mm.maps.VennAbers(),
+        mm.maps.VennAbers(cv=3),
     ],
     ids=repr,
 )
