@@ -6,15 +6,12 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch.exceptions import CalibrationWarning
 
-# Entries of the table that are looked at: enough to see a difference that matters.
-LOOK_ENTRIES = 2_000_000
 # A difference is reported if chance alone makes one in any class with this probability, ...
 LEVEL = 0.001
 # ... and if it is at least this share of the class frequency.
@@ -35,12 +32,13 @@ def warn_of_one_class(given: Rows) -> bool:
 
 def warn_of_base_rate(fitted: Any, given: Rows) -> None:
     """Warn if the mean calibrated probability of a class misses its frequency by more than chance."""
-    # Rows on a cluster stay there: one more pass moves less than a sample of them would.
-    look = given if given.on_dask else given.sampled(max(1000, LOOK_ENTRIES // given.n_classes))
-    weight, squares, seen, expected, variance = look.through(fitted).total(_counts)
-    # Counts are whole numbers: a difference of one of them is no evidence, and its error is at least one.
-    one = squares / weight
-    error = np.sqrt(np.maximum(variance, one**2))
+    summary = fitted.summary_
+    weight, seen = summary.total_weight, summary.class_weights
+    expected = weight * summary.mean_prediction
+    # Counts are whole numbers: a difference of one of them is no evidence, and its error is at least one. The variance
+    # of a count is at most that of equal probabilities.
+    one = 1.0 if given.weight is None else given.total(_weight_squares) / weight
+    error = np.sqrt(np.maximum(one * expected * (1 - summary.mean_prediction), one**2))
     gap = np.abs(expected - seen)
     rarer = np.minimum(seen, weight - seen)
     clear = (gap - one + ndtri(LEVEL / 2 / given.n_classes) * error > 0) & (gap >= SHARE * rarer)
@@ -58,12 +56,8 @@ def warn_of_base_rate(fitted: Any, given: Rows) -> None:
     warnings.warn(msg, CalibrationWarning, stacklevel=3)
 
 
-def _counts(block: Block) -> tuple[Any, ...]:
-    """Sums of weights and of their squares; by class the count, its expectation and the variance of that."""
-    p = np.asarray(block.probabilities(), dtype=np.float64)
-    w: NDArray[np.float64] = np.ones(len(p)) if block.weight is None else block.weight
-    seen = np.bincount(block.y, w, minlength=p.shape[1])
-    return float(w.sum()), float(w @ w), seen, w @ p, w**2 @ (p * (1 - p))
+def _weight_squares(block: Block) -> float:
+    return float(len(block.y) if block.weight is None else block.weight @ block.weight)
 
 
 def _percent(share: float) -> str:

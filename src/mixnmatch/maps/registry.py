@@ -280,15 +280,16 @@ def default_method(n_classes: int) -> str:
     -------
     str
         For two classes a map with an intercept, which can move the mean probability to the base rate even if the
-        predicted classes then change: a classifier of rare positives needs that. For more classes one that keeps the
-        predicted classes.
+        predicted classes then change: a classifier of rare positives needs that. It is shrunk towards leaving scores
+        as they are, so that it seldom does harm with few samples (``docs/results/two_classes.md``). For more classes
+        one that keeps the predicted classes.
 
     Examples
     --------
     >>> default_method(2), default_method(10)
-    ('beta', 'ets')
+    ('beta-shrunk', 'ets')
     """
-    return "beta" if n_classes == 2 else "ets"
+    return "beta-shrunk" if n_classes == 2 else "ets"
 
 
 @dataclass(frozen=True)
