@@ -1,0 +1,7 @@
+"""After deployment: is a map still calibrated, how good are its predictions, and have the scores changed?"""
+
+from mixnmatch.monitoring.intervals import ClassOffset
+from mixnmatch.monitoring.monitor import Monitor
+from mixnmatch.monitoring.result import MonitorResult, StepRecord
+
+__all__ = ["ClassOffset", "Monitor", "MonitorResult", "StepRecord"]
