@@ -7,7 +7,7 @@ import pytest
 
 import mixnmatch as mm
 from mixnmatch._files import atomic_write
-from mixnmatch.persistence import _checksum
+from mixnmatch._documents import checksum
 from tests.conftest import make_problem
 
 HERE = Path(__file__).parent
@@ -35,7 +35,7 @@ def rewrite(path, change):
     document = json.loads(path.read_text())
     document.pop("sha256")
     change(document)
-    document["sha256"] = _checksum(document)
+    document["sha256"] = checksum(document)
     path.write_text(json.dumps(document))
 
 

@@ -8,17 +8,14 @@ file. Files of format version 1 will always load; a newer format is refused with
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
 import os
 from os import PathLike
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._files import atomic_write
+from mixnmatch._documents import read_document, write_document
 from mixnmatch._version import __version__
 from mixnmatch.maps.base import CalibrationMap
 
@@ -57,8 +54,7 @@ def save(fitted: CalibrationMap, path: str | PathLike[str]) -> None:
         },
         "map": body,
     }
-    document["sha256"] = _checksum(document)
-    atomic_write(Path(path), json.dumps(document, indent=1, allow_nan=False).encode() + b"\n")
+    write_document(path, document)
 
 
 def _metrics(fitted: CalibrationMap) -> dict[str, float]:
@@ -76,26 +72,8 @@ def load(path: str | PathLike[str]) -> CalibrationMap:
     OSError
         If the file cannot be read.
     """
-    raw = Path(path).read_bytes()
     name = os.fspath(path)
-    try:
-        document = json.loads(raw.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
-    except (ValueError, RecursionError):
-        msg = f"{name} is not a map file: it is not JSON, or was cut short"
-        raise MapFileError(msg) from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        msg = f"{name} is not a map file of mixnmatch"
-        raise MapFileError(msg)
-    version = document.get("version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        msg = f"{name} has no valid format version"
-        raise MapFileError(msg)
-    if version > VERSION:
-        msg = f"{name} has format version {version}; this is {__version__}, which reads up to {VERSION}: update it"
-        raise MapFileError(msg)
-    if document.pop("sha256", None) != _checksum(document):
-        msg = f"{name} was edited or damaged: its checksum does not match"
-        raise MapFileError(msg)
+    document = read_document(path, form=FORMAT, version=VERSION, what="map file", error=MapFileError)
     try:
         return _checked(_decode(document.get("map")))
     except MapFileError:
@@ -103,22 +81,6 @@ def load(path: str | PathLike[str]) -> CalibrationMap:
     except Exception as error:
         msg = f"{name} does not hold a valid map: {error}"
         raise MapFileError(msg) from None
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not np.isfinite(value):  # such as 1e999: JSON has it, floats have not
-        raise ValueError(text)
-    return value
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
-def _checksum(document: dict[str, Any]) -> str:
-    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def _encode(value: Any) -> Any:

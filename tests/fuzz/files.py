@@ -26,7 +26,7 @@ import mixnmatch as mm
 from mixnmatch.experiments.images import read_idx
 from mixnmatch.io import FileError, read_table
 from mixnmatch.io.pickles import read_pickle
-from mixnmatch.persistence import _checksum
+from mixnmatch._documents import checksum
 from tests.conftest import make_problem, softmax
 from tests.fuzz.running import check_distribution
 
@@ -126,7 +126,7 @@ def changed_tree(document: dict[str, Any], rng: np.random.Generator) -> bytes:
                 break
             node = below
     document.pop("sha256", None)
-    document["sha256"] = _checksum(document)
+    document["sha256"] = checksum(document)
     return json.dumps(document).encode()
 
 

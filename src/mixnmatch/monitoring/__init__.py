@@ -3,5 +3,6 @@
 from mixnmatch.monitoring.intervals import ClassOffset
 from mixnmatch.monitoring.monitor import Monitor
 from mixnmatch.monitoring.result import MonitorResult, StepRecord
+from mixnmatch.monitoring.state import StateFileError
 
-__all__ = ["ClassOffset", "Monitor", "MonitorResult", "StepRecord"]
+__all__ = ["ClassOffset", "Monitor", "MonitorResult", "StateFileError", "StepRecord"]

@@ -12,8 +12,8 @@ from mixnmatch.monitoring.alternatives import KINDS, MEMORIES, log_alternative, 
 
 Floats = NDArray[np.float64]
 
-# Precision of the normal prior around "no change": a standard deviation of 0.2 for offsets and slopes.
-PRECISION = 25.0
+# Precision of the normal prior around "no change": a standard deviation of 0.5 for offsets and of 0.2 for slopes.
+OFFSET_PRECISION, SLOPE_PRECISION = 4.0, 25.0
 # Bets stay within these changes, however wild the past was.
 OFFSET_LIMIT = 3.0
 SLOPE_LIMITS = (-0.7, 1.5)
@@ -29,7 +29,7 @@ class Lessons:
     -----
     The samples of a step s have gradient :math:`g_s` and curvature :math:`H_s` of the log-likelihood at the parameters
     :math:`\theta_s` that were bet on. Expanded there, all log-likelihoods together have their maximum, under a normal
-    prior of precision r, at :math:`(\sum_s H_s + r I)^{-1} \sum_s (g_s + H_s \theta_s)`. Both sums are kept, with older
+    prior with precisions R, at :math:`(\sum_s H_s + R)^{-1} \sum_s (g_s + H_s \theta_s)`. Both sums are kept, with older
     steps discounted.
     """
 
@@ -97,7 +97,7 @@ class Lessons:
         made = np.zeros((len(MEMORIES), len(KINDS), 2, n_classes))
         for place in range(len(MEMORIES)):
             made[place, 0, 0] = _solve(self.offsets_curvature[place], self.offsets_target[place], n_classes)[0]
-            made[place, 1, 1] = self.slope_target[place] / (self.slope_curvature[place] + PRECISION)
+            made[place, 1, 1] = self.slope_target[place] / (self.slope_curvature[place] + SLOPE_PRECISION)
             made[place, 2] = _solve(self.both_curvature[place], self.both_target[place], n_classes)
         np.clip(made[:, :, 0], -OFFSET_LIMIT, OFFSET_LIMIT, out=made[:, :, 0])
         np.clip(made[:, :, 1], *SLOPE_LIMITS, out=made[:, :, 1])
@@ -148,10 +148,11 @@ def _solve(curvature: Floats, target: Floats, n_classes: int) -> Floats:
     """Parameters of shape (k, L)."""
     k = len(target) // n_classes
     if n_classes <= FULL_CURVATURE:
-        found = np.linalg.solve(curvature + PRECISION * np.eye(len(target)), target)
+        precision = np.repeat([OFFSET_PRECISION, SLOPE_PRECISION][:k], n_classes)
+        found = np.linalg.solve(curvature + np.diag(precision), target)
         return np.asarray(found.reshape(k, n_classes))
     if k == 1:
-        return np.asarray(target[None] / (curvature + PRECISION))
-    a, b, c = curvature[0] + PRECISION, curvature[1], curvature[2] + PRECISION
+        return np.asarray(target[None] / (curvature + OFFSET_PRECISION))
+    a, b, c = curvature[0] + OFFSET_PRECISION, curvature[1], curvature[2] + SLOPE_PRECISION
     left, right = target[:n_classes], target[n_classes:]
     return np.stack([c * left - b * right, a * right - b * left]) / (a * c - b * b)
