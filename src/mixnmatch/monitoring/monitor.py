@@ -160,7 +160,7 @@ class Monitor:
         if step is not None and (isinstance(step, bool) or not isinstance(step, str | int | np.integer)):
             msg = f"step must be text or an integer, got {step!r}"
             raise ValueError(msg)
-        if source is not None and source in self._state.sources:
+        if source is not None and self.has_counted(source):
             msg = f"the batch {source!r:.80} was counted before"
             raise ValueError(msg)
         p, y = self._read(scores, labels)
@@ -193,6 +193,10 @@ class Monitor:
             impossible=state.impossible,
             alpha=self.alpha,
         )
+
+    def has_counted(self, source: str) -> bool:
+        """Whether a batch of this name was counted."""
+        return source in self._state.sources
 
     @property
     def history(self) -> tuple[StepRecord, ...]:

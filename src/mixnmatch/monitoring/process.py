@@ -25,7 +25,7 @@ from mixnmatch.monitoring.alternatives import Alternatives
 Floats = NDArray[np.float64]
 
 # The prior of the first changed step: w_j = SPREAD / ((j + SPREAD - 1) (j + SPREAD)), j = 1, 2, ...
-SPREAD = 10.0
+SPREAD = 30.0
 
 
 def log_start_weight(j: int) -> float:
