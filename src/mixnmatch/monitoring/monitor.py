@@ -273,9 +273,7 @@ class Monitor:
         lessons = state.lessons.aged()
         opened = OpenStep(key, lessons.alternatives(), StepSums.empty(self._alternatives.n_classes))
         record = StepRecord(key, 0, 0.0, math.nan, math.nan)
-        return replace(
-            state, steps=(*state.steps, opened), lessons=lessons, history=(*state.history, record)
-        )
+        return replace(state, steps=(*state.steps, opened), lessons=lessons, history=(*state.history, record))
 
     def _place(self, state: MonitorState, key: str | int) -> int:
         """Which open step samples of a key count in: the oldest one for those that come very late."""

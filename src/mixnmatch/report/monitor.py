@@ -56,7 +56,9 @@ def render_monitor(monitor: Monitor, *, title: str = "Monitor") -> str:
     hover: dict[str, Any] = {}
     parts = [_header(title, result), "<main>", _verdict(result), _evidence(history, result, hover)]
     parts += [_offsets(history, result, hover), _steps(history), "</main>"]
-    parts.append(f"<footer><p>Made by mixnmatch {escape(__version__)}. This page makes no network requests.</p></footer>")
+    parts.append(
+        f"<footer><p>Made by mixnmatch {escape(__version__)}. This page makes no network requests.</p></footer>"
+    )
     return whole_page(f"{title} – calibration over time", "".join(parts), hover)
 
 
@@ -73,7 +75,7 @@ def _header(title: str, result: MonitorResult) -> str:
 def _verdict(result: MonitorResult) -> str:
     level, sign, pill, headline = HEADLINES[result.advice]
     alarm = f"First alarm in step {result.alarm_step}, likely change in step {result.since}. " if result.alarm else ""
-    impossible = f"{count(result.impossible)} labels had probability 0. " if result.impossible else ""
+    impossible = f"Labels that had probability 0: {count(result.impossible)}. " if result.impossible else ""
     return (
         f'<section id="verdict" class="verdict {level}" aria-labelledby="verdict-h">'
         f'<p class="status"><span class="pill {level}"><span aria-hidden="true">{sign}</span> {pill}</span></p>'
@@ -192,7 +194,9 @@ def _over_time(
     pad = 0.5 if n == 1 else 0.02 * n
     panel = Panel(62, 34, 680, 260, (1 - pad, n + pad), limits)
     at = [float(k + 1) for k in range(n)]
-    ticks = [(float(k), str(k)) for k in sorted({round(value) for value in svg.nice_ticks(1, n, 8)} | {1}) if 1 <= k <= n]
+    ticks = [
+        (float(k), str(k)) for k in sorted({round(value) for value in svg.nice_ticks(1, n, 8)} | {1}) if 1 <= k <= n
+    ]
     frame = svg.element("rect", x=panel.left, y=panel.top, width=panel.width, height=panel.height)
     parts = [
         svg.element("clipPath", frame, id=f"clip-{name}"),
