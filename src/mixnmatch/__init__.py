@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Auto,
         BayesianBinning,
         BetaScaling,
+        BiasCorrectedTemperatureScaling,
         Composition,
         DirichletScaling,
         Ensemble,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         OneVsAll,
         PlattScaling,
         Pooled,
+        PriorShift,
         StructuredMatrixScaling,
         StructuredVectorScaling,
         TemperatureScaling,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from mixnmatch.maps.shared_function import SharedFunction
     from mixnmatch.persistence import MapFileError, load
     from mixnmatch.registry import calibrator, calibrators
+    from mixnmatch.selection.shift import PriorEstimate, estimate_priors
 
 _HOMES = {
     "mixnmatch._engine.passes": ("engine",),
@@ -76,6 +79,7 @@ _HOMES = {
         "Auto",
         "BayesianBinning",
         "BetaScaling",
+        "BiasCorrectedTemperatureScaling",
         "Composition",
         "DirichletScaling",
         "Ensemble",
@@ -91,6 +95,7 @@ _HOMES = {
         "OneVsAll",
         "PlattScaling",
         "Pooled",
+        "PriorShift",
         "StructuredMatrixScaling",
         "StructuredVectorScaling",
         "TemperatureScaling",
@@ -103,6 +108,7 @@ _HOMES = {
     "mixnmatch.maps.shared_function": ("SharedFunction",),
     "mixnmatch.persistence": ("MapFileError", "load"),
     "mixnmatch.registry": ("calibrator", "calibrators"),
+    "mixnmatch.selection.shift": ("PriorEstimate", "estimate_priors"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -110,6 +116,7 @@ __all__ = [
     "Auto",
     "BayesianBinning",
     "BetaScaling",
+    "BiasCorrectedTemperatureScaling",
     "BinaryMap",
     "CalibratedClassifier",
     "CalibrationError",
@@ -131,6 +138,8 @@ __all__ = [
     "OneVsAll",
     "PlattScaling",
     "Pooled",
+    "PriorEstimate",
+    "PriorShift",
     "ReliabilityDisplay",
     "SharedFunction",
     "StructuredMatrixScaling",
@@ -148,6 +157,7 @@ __all__ = [
     "calibrators",
     "compare_gains",
     "engine",
+    "estimate_priors",
     "load",
     "load_sample",
     "log_loss",

@@ -18,12 +18,16 @@ from numpy.typing import NDArray
 from mixnmatch._documents import read_document, write_document
 from mixnmatch._version import __version__
 from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.summary import CalibrationSummary
 
 FORMAT = "mixnmatch-map"
 VERSION = 1
 # Arrays up to this size are written as readable numbers, larger ones as base64 of little-endian bytes.
 READABLE = 64
 _COMMON = ("classes_", "n_classes_", "total_weight_")
+# What a map may have beside that; files of older versions have none.
+_OPTIONAL = ("summary_",)
+_SUMMARY = ("mean_prediction", "counts")
 _DTYPES = ("<f8", "<i8")
 
 
@@ -86,6 +90,8 @@ def load(path: str | PathLike[str]) -> CalibrationMap:
 def _encode(value: Any) -> Any:
     if isinstance(value, CalibrationMap):
         return _encode_map(value)
+    if isinstance(value, CalibrationSummary):
+        return {"summary": {name: _encode_array(getattr(value, name)) for name in _SUMMARY}}
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, np.ndarray):
@@ -110,7 +116,7 @@ def _encode_map(fitted: CalibrationMap) -> dict[str, Any]:
     if not hasattr(fitted, "n_classes_"):
         msg = f"{fitted!r:.80} is not fitted; fit it before saving"
         raise ValueError(msg)
-    attributes = (*fitted._fitted, *_COMMON)
+    attributes = (*fitted._fitted, *_COMMON, *(name for name in _OPTIONAL if hasattr(fitted, name)))
     params = fitted.get_params(deep=False)
     return {
         "type": name,
@@ -157,6 +163,8 @@ def _decode(value: Any) -> Any:
         return _class(value["unfitted"])(**_decode_params(value["params"]))
     if keys == {"array"}:
         return _decode_array(value["array"])
+    if keys == {"summary"}:
+        return _decode_summary(value["summary"])
     if keys == {"text"}:
         return np.array([_text(item) for item in value["text"]], dtype=str)
     if keys == {"list"}:
@@ -194,7 +202,7 @@ def _decode_map(value: dict[str, Any]) -> CalibrationMap:
     made = kind(**_decode_params(value["params"]))
     fitted = value["fitted"]
     expected = {*kind._fitted, *_COMMON}
-    if not isinstance(fitted, dict) or set(fitted) != expected:
+    if not isinstance(fitted, dict) or set(fitted) - {*_OPTIONAL} != expected:
         msg = f"the attributes of a {kind.__name__} are not {sorted(expected)}"
         raise MapFileError(msg)
     for key, item in fitted.items():
@@ -212,8 +220,23 @@ def _decode_map(value: dict[str, Any]) -> CalibrationMap:
         if isinstance(item, float | np.ndarray) and not np.isfinite(item).all():
             msg = f"{key} of a {kind.__name__} is not finite"
             raise MapFileError(msg)
+    summary = getattr(made, "summary_", None)
+    if summary is not None and len(summary.mean_prediction) != len(classes):
+        msg = "the summary of the calibration set is not of these classes"
+        raise MapFileError(msg)
     made._check_fitted()
     return made
+
+
+def _decode_summary(value: Any) -> CalibrationSummary:
+    if not isinstance(value, dict) or set(value) != set(_SUMMARY):
+        msg = "a summary of the calibration set that is not complete"
+        raise MapFileError(msg)
+    arrays = {name: _decode(item) for name, item in value.items()}
+    if not all(isinstance(array, np.ndarray) and array.dtype.kind == "f" for array in arrays.values()):
+        msg = "a summary of the calibration set without numbers"
+        raise MapFileError(msg)
+    return CalibrationSummary(**arrays)
 
 
 def _annotation(kind: type, key: str) -> str:
@@ -228,6 +251,8 @@ def _is_of_kind(value: Any, annotation: str) -> bool:
     plain: dict[str, Any] = {"float": int | float, "int": int, "str": str, "str | None": str | None}
     if annotation in plain:
         return isinstance(value, plain[annotation]) and not isinstance(value, bool)
+    if annotation == "CalibrationSummary":
+        return isinstance(value, CalibrationSummary)
     return isinstance(value, list if annotation.startswith("list") else CalibrationMap)
 
 

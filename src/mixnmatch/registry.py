@@ -20,6 +20,7 @@ from mixnmatch.maps.normalised_isotonic import NormalisedIsotonic
 from mixnmatch.maps.order_preserving import IntraOrderPreserving
 from mixnmatch.maps.piecewise import PiecewiseMap
 from mixnmatch.maps.scaling import (
+    BiasCorrectedTemperatureScaling,
     DirichletScaling,
     MatrixScaling,
     StructuredMatrixScaling,
@@ -96,6 +97,7 @@ _ENTRIES = (
     Entry("uniform", _single(Uniform), "the same probability for every class"),
     Entry("ts", _single(TemperatureScaling), "temperature scaling"),
     Entry("ets", _single(EnsembleTemperatureScaling), "ensemble temperature scaling, fitted jointly"),
+    Entry("bcts", _single(BiasCorrectedTemperatureScaling), "temperature scaling with a bias for each class", 1),
     Entry("platt", _binary(PlattScaling), "Platt scaling on logits, one-vs-all for many classes"),
     Entry("beta", _binary(BetaScaling), "beta scaling, one-vs-all for many classes"),
     Entry("ensemble-beta", _single(Ensemble, family="beta"), "ensemble of beta scaling, identity and uniform", 3),

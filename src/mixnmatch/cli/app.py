@@ -30,6 +30,7 @@ COMMANDS = {
     "evaluate": Entry("evaluate", "How good and how well calibrated are the scores in a file?"),
     "fit": Entry("fit", "Learn a calibration map from scores and labels, and save it."),
     "apply": Entry("apply", "Turn scores into calibrated probabilities with a saved map."),
+    "adapt": Entry("adapt", "Adapt a saved map to other class frequencies.", needs="mixnmatch.selection"),
     "compare": Entry("compare", "Rank calibration methods on your data.", needs="mixnmatch.selection"),
     "recommend": Entry("recommend", "Which method and metric suit your data, and why.", needs="mixnmatch.selection"),
     "report": Entry("report", "Write one HTML page about your model's calibration.", needs="mixnmatch.report"),

@@ -18,6 +18,7 @@ _WORDING = (
     ("logits=True", "--logits"),
     ("pass classes=[...]", "pass --classes A,B,..."),
     ('say weights="importance"', "pass --importance"),
+    ("pass calibration=(scores, y)", "pass --calibration SCORES"),
     ("sample_weight", "the weight"),
     ('methods="all"', "--all"),
 )

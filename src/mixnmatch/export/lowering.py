@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from mixnmatch._engine.rows import SMALLEST_PROBABILITY
 from mixnmatch.export.graph import GIVEN, OUTPUT, Graph, Tensor, log_softmax, softmax
 from mixnmatch.export.rows import GivenLogits, GivenProbabilities, GraphRows, Probabilities, Softmax
 from mixnmatch.export.search import PiecewiseTables
@@ -18,6 +19,7 @@ from mixnmatch.maps import (
     Auto,
     BayesianBinning,
     BetaScaling,
+    BiasCorrectedTemperatureScaling,
     Composition,
     DirichletScaling,
     Ensemble,
@@ -33,6 +35,7 @@ from mixnmatch.maps import (
     OneVsAll,
     PlattScaling,
     Pooled,
+    PriorShift,
     StructuredMatrixScaling,
     StructuredVectorScaling,
     TemperatureScaling,
@@ -167,12 +170,26 @@ def _mixture(rows: GraphRows, members: list[Tensor], weights: Any, *, uniform: b
     return Probabilities(mixed, rows.n_classes, positive=uniform)
 
 
-@lowering(VectorScaling, MatrixScaling, DirichletScaling, StructuredVectorScaling, StructuredMatrixScaling)
+@lowering(
+    VectorScaling,
+    BiasCorrectedTemperatureScaling,
+    MatrixScaling,
+    DirichletScaling,
+    StructuredVectorScaling,
+    StructuredMatrixScaling,
+)
 def _softmax_linear(fitted: Any, rows: GraphRows) -> GraphRows:
     x = log_softmax(rows.log_scores(_floor(fitted, rows)))
     weight = rows.graph.constant("weight", fitted.weight_.T)
     u = x.times_matrix(weight) if fitted.weight_.ndim == 2 else x * weight
     return Softmax(u + rows.graph.constant("intercept", fitted.intercept_), rows.n_classes)
+
+
+@lowering(PriorShift)
+def _prior_shift(fitted: PriorShift, rows: GraphRows) -> GraphRows:
+    floor = rows.graph.constant("floor", SMALLEST_PROBABILITY)
+    shifted = softmax(rows.logs(floor) + rows.graph.constant("log_ratios", fitted.log_ratios_))
+    return Probabilities((rows.probabilities <= 0.0).choose(0.0, shifted), rows.n_classes)
 
 
 @lowering(IntraOrderPreserving, GaussianProcessCalibration)

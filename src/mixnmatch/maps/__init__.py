@@ -11,7 +11,9 @@ from mixnmatch.maps.keep_winner import KeepWinner
 from mixnmatch.maps.logistic import BetaScaling, PlattScaling
 from mixnmatch.maps.normalised_isotonic import NormalisedIsotonic
 from mixnmatch.maps.order_preserving import IntraOrderPreserving
+from mixnmatch.maps.prior_shift import PriorShift
 from mixnmatch.maps.scaling import (
+    BiasCorrectedTemperatureScaling,
     DirichletScaling,
     MatrixScaling,
     StructuredMatrixScaling,
@@ -27,6 +29,7 @@ SAVABLE = (
     Auto,
     BayesianBinning,
     BetaScaling,
+    BiasCorrectedTemperatureScaling,
     Composition,
     DirichletScaling,
     Ensemble,
@@ -42,6 +45,7 @@ SAVABLE = (
     OneVsAll,
     PlattScaling,
     Pooled,
+    PriorShift,
     StructuredMatrixScaling,
     StructuredVectorScaling,
     TemperatureScaling,
@@ -54,6 +58,7 @@ __all__ = [
     "Auto",
     "BayesianBinning",
     "BetaScaling",
+    "BiasCorrectedTemperatureScaling",
     "Composition",
     "DirichletScaling",
     "Ensemble",
@@ -69,6 +74,7 @@ __all__ = [
     "OneVsAll",
     "PlattScaling",
     "Pooled",
+    "PriorShift",
     "StructuredMatrixScaling",
     "StructuredVectorScaling",
     "TemperatureScaling",

@@ -30,6 +30,12 @@ class Problem:
     loss: str
     single: bool  # whether all products are in float32 (sums of blocks are in float64)
     single_curvature: bool = False  # whether those of the curvature are, which steers but does not decide
+    shared: bool = False  # whether all classes share one slope; then v has one entry
+
+    def n_parameters(self, n_classes: int) -> int:
+        """Length of the flat parameter vector."""
+        slopes = n_classes**2 if self.full else 1 if self.shared else n_classes
+        return slopes + n_classes
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ def unpack(theta: NDArray[Any], problem: Problem, n_classes: int) -> tuple[NDArr
     """Diagonal v (or matrix diag(v) + M) and intercept b from a flat parameter vector."""
     if problem.full:
         return theta[:-n_classes].reshape(n_classes, n_classes), theta[-n_classes:]
-    return theta[:n_classes], theta[n_classes:]
+    return theta[:-n_classes], theta[-n_classes:]
 
 
 def _linear(s: NDArray[Any], problem: Problem, theta: Array) -> NDArray[Any]:
@@ -94,6 +100,8 @@ def _transposed(slope: NDArray[Any], s: NDArray[Any], problem: Problem) -> Array
         in_weight = (slope @ s.T).astype(np.float64).ravel()
     else:
         in_weight = np.einsum("ij,ij->i", slope, s).astype(np.float64)
+        if problem.shared:
+            in_weight = in_weight.sum(keepdims=True)
     return np.concatenate([in_weight, slope.sum(axis=1, dtype=np.float64)])
 
 
@@ -155,8 +163,16 @@ def newton_statistic(rows: Scaled, problem: Problem, theta: Array) -> tuple[Arra
         hessian[k, size + k] += cross
         hessian[size + k, k] += cross
     hessian[size + k, size + k] += weighted[size:].sum(axis=1)
+    if problem.shared:
+        hessian = _one_slope(hessian, n)
     value, slope = _loss_and_slope(rows, problem, p, log_p)
     return np.concatenate([[value], _transposed(slope, s, problem)]), hessian
+
+
+def _one_slope(hessian: Array, n_classes: int) -> Array:
+    """Curvature in (v, b) for one v in all classes, from that for a v in each."""
+    rows = np.concatenate([hessian[:n_classes].sum(axis=0, keepdims=True), hessian[n_classes:]])
+    return np.concatenate([rows[:, :n_classes].sum(axis=1, keepdims=True), rows[:, n_classes:]], axis=1)
 
 
 def local(rows: Scaled, problem: Problem, theta: Array) -> Local:

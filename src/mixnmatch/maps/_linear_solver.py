@@ -52,7 +52,7 @@ def ridge_vector(penalty: Penalty, problem: Problem, n_classes: int) -> Array:
     """Ridge weight of each parameter."""
     intercept = np.full(n_classes, penalty.intercept)
     if not problem.full:
-        return np.concatenate([np.full(n_classes, penalty.diagonal), intercept])
+        return np.concatenate([np.full(1 if problem.shared else n_classes, penalty.diagonal), intercept])
     ridge = np.full((n_classes, n_classes), penalty.off_diagonal)
     np.fill_diagonal(ridge, penalty.diagonal)
     return np.concatenate([ridge.ravel(), intercept])
@@ -63,8 +63,7 @@ def solve(
 ) -> tuple[Array, float]:
     """Minimise mean loss + sum ridge theta^2 / 2; returns the parameters and the mean loss without the ridge."""
     classes = rows.source.n_classes
-    size = classes * (classes + 1) if problem.full else 2 * classes
-    theta = np.zeros(size) if start is None else start
+    theta = np.zeros(problem.n_parameters(classes)) if start is None else start
     objective = Objective(rows, problem, penalty)
     minimise = _newton if problem.loss == "nll" else _quasi_newton
     found = minimise(objective, theta, tolerance)
@@ -197,13 +196,27 @@ def _blocks_inverse(objective: Objective, rows: Prepared) -> Linear:
     """Inverse of the curvature in v and b of each class, other classes left alone."""
     diagonal = replace(objective.problem, full=False)
     in_weight, cross, in_intercept = rows.total(diagonal_statistic, diagonal) / objective.n
-    in_weight = in_weight + objective.penalty.diagonal
     in_intercept = in_intercept + objective.penalty.intercept
+    if objective.problem.shared:
+        return _arrow_inverse(float(in_weight.sum()) + objective.penalty.diagonal, cross, in_intercept)
+    in_weight = in_weight + objective.penalty.diagonal
     determinant = in_weight * in_intercept - cross**2
 
     def inverse(g: Array) -> Array:
         v, b = np.split(g, 2)
         return np.concatenate([(in_intercept * v - cross * b) / determinant, (in_weight * b - cross * v) / determinant])
+
+    return inverse
+
+
+def _arrow_inverse(in_slope: float, cross: Array, in_intercept: Array) -> Linear:
+    """Inverse of the curvature in one slope and all intercepts, those of different classes taken as unrelated."""
+    ratio = cross / in_intercept
+    schur = in_slope - float(cross @ ratio)
+
+    def inverse(g: Array) -> Array:
+        slope = (g[0] - ratio @ g[1:]) / schur
+        return np.concatenate([[slope], g[1:] / in_intercept - ratio * slope])
 
     return inverse
 
@@ -254,7 +267,8 @@ def _quasi_newton(objective: Objective, theta: Array, tolerance: float) -> Point
     if problem.full:
         curvature = np.concatenate([diagonal[:, :-1].ravel(), diagonal[:, -1]])
     else:
-        curvature = np.concatenate([diagonal[0], diagonal[2]])
+        slopes = diagonal[0].sum(keepdims=True) if problem.shared else diagonal[0]
+        curvature = np.concatenate([slopes, diagonal[2]])
     scale = 1 / np.sqrt(np.maximum(curvature, 1e-6 * curvature.max()) + objective.ridge)
 
     def evaluate(at: Array) -> tuple[float, Array]:

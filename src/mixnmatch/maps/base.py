@@ -27,6 +27,7 @@ from mixnmatch._engine.weights import read_weight
 
 if TYPE_CHECKING:
     from mixnmatch.maps.composition import Composition
+    from mixnmatch.maps.summary import CalibrationSummary
 
 
 # Bytes of scores in a block that a map is applied to, by kernels; a map that is one call of a kernel takes larger ones.
@@ -81,6 +82,8 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
     classes_: NDArray[Any]
     n_classes_: int
     total_weight_: float
+    # What `fit` keeps of the calibration set; parts of other maps, and maps in older files, have none.
+    summary_: CalibrationSummary
 
     def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the map from a calibration set.
@@ -94,8 +97,12 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
         sample_weight : array of shape (n,), optional
             Frequencies: a weight of k equals k repetitions of the row.
         """
-        settings = self._input_settings()
-        return self._fit_source(read_rows(scores, y, sample_weight, **settings))
+        from mixnmatch.maps.summary import summarise
+
+        source = read_rows(scores, y, sample_weight, **self._input_settings())
+        self._fit_source(source)
+        self.summary_ = summarise(self, source)
+        return self
 
     def fit_batches(self, batches: Iterable[Any], *, directory: str | PathLike[str] | None = None) -> Self:
         """Learn the map from batches, such as a DataLoader gives, without keeping all scores in memory.
@@ -204,6 +211,54 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
         from mixnmatch.maps.composition import Composition
 
         return Composition(self, after)
+
+    def adapt(
+        self,
+        *,
+        priors: Any = None,
+        sampling: Any = None,
+        unlabelled: Any = None,
+        sample_weight: Any = None,
+        calibration: Any = None,
+    ) -> Composition:
+        """The fitted map for data in which the classes have other frequencies: this map, then a :class:`PriorShift`.
+
+        Say one of ``priors``, ``sampling`` and ``unlabelled``. It assumes label shift: each class looks as it did in
+        the calibration set, only the frequencies of the classes differ.
+
+        Parameters
+        ----------
+        priors : dict from class to frequency, or array of length L, optional
+            Frequencies of the classes in the new data. Classes that a dict leaves out share what remains, in the
+            proportions they had.
+        sampling : dict from class to rate, or array of length L, optional
+            The calibration set was sampled by class from data like the new ones: the share of each class that was
+            kept, such as ``{"neg": 0.1}``. Classes that a dict leaves out were kept.
+        unlabelled : array of shape (n, L) or (n,), optional
+            Scores of new samples, from which the frequencies are estimated by maximum likelihood
+            (:func:`mixnmatch.estimate_priors`, which also gives intervals and tests). Doubts become warnings.
+        sample_weight : array of shape (n,), optional
+            Weights of the unlabelled samples.
+        calibration : tuple (scores, y) or (scores, y, sample_weight), optional
+            The calibration set, for a map that does not remember it, such as one from a file of an older version.
+
+        Examples
+        --------
+        >>> from mixnmatch import calibrator
+        >>> fitted = calibrator("identity").fit([[0.8, 0.2], [0.2, 0.8]], [0, 1])
+        >>> fitted.adapt(priors=[0.8, 0.2]).predict_proba([[0.5, 0.5]])
+        array([[0.8, 0.2]])
+        """
+        from mixnmatch.selection.adaptation import adapted
+
+        return adapted(
+            self,
+            priors=priors,
+            sampling=sampling,
+            unlabelled=unlabelled,
+            sample_weight=sample_weight,
+            calibration=calibration,
+        )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted map to one JSON file, atomically; :func:`mixnmatch.load` reads it."""

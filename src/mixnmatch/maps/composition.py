@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,16 @@ class Composition(CalibrationMap):
         self.second = second
         self.cv = cv
         self.random_state = random_state
+
+    @classmethod
+    def of_fitted(
+        cls, first: CalibrationMap, second: CalibrationMap, *, cv: int | None = None, random_state: int = 0
+    ) -> Self:
+        """Two fitted maps, one after the other, as one fitted map."""
+        made = cls(clone(first), clone(second), cv=cv, random_state=random_state)
+        made.first_, made.second_ = first, second
+        made.classes_, made.n_classes_, made.total_weight_ = first.classes_, first.n_classes_, first.total_weight_
+        return made
 
     @property
     def accuracy_preserving(self) -> bool:  # type: ignore[override]

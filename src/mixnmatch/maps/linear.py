@@ -30,6 +30,7 @@ class SoftmaxLinear(CalibrationMap):
 
     _fitted: ClassVar[tuple[str, ...]] = ("weight_", "intercept_", "log_floor_", "loss_")
     _full: ClassVar[bool] = False
+    _shared: ClassVar[bool] = False
     _block_bytes = ONE_KERNEL_BYTES
 
     weight_: Array
@@ -71,7 +72,8 @@ class SoftmaxLinear(CalibrationMap):
         floor = source.log_floor()
         beta, _, _ = fit_beta(source, self.loss, floor)
         single = source.scores.dtype == np.float32
-        return Problem(beta, floor, self._full, self.loss, single and source.n_classes >= SINGLE_FROM, single)
+        all_single = single and source.n_classes >= SINGLE_FROM
+        return Problem(beta, floor, self._full, self.loss, all_single, single, self._shared)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         problem = self._problem(source)
@@ -80,7 +82,7 @@ class SoftmaxLinear(CalibrationMap):
 
     def _attributes(self, problem: Problem, theta: Array, value: float, n_classes: int) -> dict[str, Any]:
         weight, intercept = unpack(theta, problem, n_classes)
-        identity = np.eye(n_classes) if self._full else 1.0
+        identity = np.eye(n_classes) if self._full else np.ones(n_classes)
         return {
             "weight_": problem.beta * (identity + weight),
             "intercept_": intercept,

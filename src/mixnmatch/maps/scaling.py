@@ -1,4 +1,4 @@
-"""Vector, matrix, Dirichlet, structured vector and structured matrix scaling: members of the softmax-linear family."""
+"""Vector, bias-corrected temperature, matrix, Dirichlet, structured vector and structured matrix scaling: members of the softmax-linear family."""
 
 from __future__ import annotations
 
@@ -64,6 +64,36 @@ class VectorScaling(SoftmaxLinear):
     def _penalty(self, source: Rows) -> Penalty:
         each = self.ridge / source.total_weight()
         return Penalty(each, each, each)
+
+
+class BiasCorrectedTemperatureScaling(VectorScaling):
+    r"""Bias-corrected temperature scaling, BCTS: :math:`T(z) = \mathrm{softmax}(\beta \log z + b)`.
+
+    One inverse temperature for all classes, and an intercept (bias) for each: vector scaling with a shared slope. The
+    mean calibrated prediction of each class then equals the frequency of the class in the calibration set, which
+    temperature scaling does not achieve. Adapting to other class frequencies relies on that (Alexandari et al. 2020).
+
+    Parameters
+    ----------
+    ridge : float
+        As for :class:`VectorScaling`.
+    loss : {"nll", "brier"}
+        What is minimised on the calibration set.
+    logits, classes, weights
+        As for :class:`TemperatureScaling`.
+
+    References
+    ----------
+    Alexandari, Kundaje, Shrikumar (2020). Maximum likelihood with bias-corrected calibration is hard-to-beat at label
+    shift adaptation. ICML.
+
+    Examples
+    --------
+    >>> BiasCorrectedTemperatureScaling(logits=True)
+    BiasCorrectedTemperatureScaling(logits=True)
+    """
+
+    _shared = True
 
 
 class MatrixScaling(VectorScaling):

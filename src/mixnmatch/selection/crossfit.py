@@ -121,16 +121,7 @@ def composed(parts: list[CalibrationMap], *, cv: int | None = None, seed: int = 
     first, *rest = parts
     if not rest:
         return first
-    second = composed(rest)
-    made = Composition(_unfitted(first), _unfitted(second), cv=cv, random_state=seed)
-    made.first_, made.second_ = first, second
-    made.classes_, made.n_classes_, made.total_weight_ = first.classes_, first.n_classes_, first.total_weight_
-    return made
-
-
-def _unfitted(fitted: CalibrationMap) -> CalibrationMap:
-    made: CalibrationMap = clone(fitted)
-    return made
+    return Composition.of_fitted(first, composed(rest), cv=cv, random_state=seed)
 
 
 def objective(sources: list[Rows], scoring: str) -> Objective:

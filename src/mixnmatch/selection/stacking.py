@@ -127,21 +127,24 @@ def stack(
     """
     free = np.arange(objective.n_members)
     while True:
-        weights = _minimise(objective, free, pull, iterations)
+        weights = minimise(objective, free, pull, iterations)
         keep = free[weights[free] >= smallest]
         if len(keep) == len(free) or not len(keep):
             return weights
         free = keep
 
 
-def _minimise(objective: Objective, free: NDArray[np.intp], pull: float, iterations: int) -> Array:
+def minimise(
+    objective: Objective, free: NDArray[np.intp], pull: float, iterations: int, start: Array | None = None
+) -> Array:
+    """Weights on the simplex with the least mean loss, those of members that are not ``free`` being zero."""
     ridge, equal = pull / float(objective.weight.sum()), 1 / len(free)
 
     def value_at(weights: Array) -> float:
         return objective.mean(weights) + 0.5 * ridge * float(np.square(weights[free] - equal).sum())
 
     weights = np.zeros(objective.n_members)
-    weights[free] = equal
+    weights[free] = equal if start is None else start[free]
     value = value_at(weights)
     for _ in range(iterations):
         slope, curvature = objective.model(weights)

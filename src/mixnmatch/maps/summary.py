@@ -1,0 +1,86 @@
+"""What a fitted map remembers of its calibration set: enough to adapt it to other class frequencies later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.passes import single_threaded_blas
+from mixnmatch._engine.rows import Rows
+
+if TYPE_CHECKING:
+    from mixnmatch.maps.base import CalibrationMap
+
+Array = NDArray[np.float64]
+# Cells of the histogram of log-odds, and the log-odds beyond which all scores are counted as one: float32 has none.
+CELLS, LARGEST = 24, 14.0
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationSummary:
+    """Calibrated predictions on the calibration set, in a few numbers.
+
+    Attributes
+    ----------
+    mean_prediction : ndarray of shape (L,)
+        Mean calibrated probability of each class: the class frequencies that the map assumes.
+    counts : ndarray of shape (L, 24)
+        Weight of the samples of each class by cells of log-odds: of the positive class for two classes, of the largest
+        probability for more.
+    """
+
+    mean_prediction: Array
+    counts: Array
+
+    def __post_init__(self) -> None:
+        n_classes = len(self.mean_prediction)
+        fits = self.mean_prediction.ndim == 1 and self.counts.shape == (n_classes, CELLS)
+        values = np.concatenate([self.mean_prediction.ravel(), self.counts.ravel()])
+        if not fits or not (np.isfinite(values) & (values >= 0)).all():
+            msg = "the summary of the calibration set is not valid"
+            raise ValueError(msg)
+
+    @property
+    def class_weights(self) -> Array:
+        """Weight of each class in the calibration set."""
+        return np.asarray(self.counts.sum(axis=1))
+
+    @property
+    def total_weight(self) -> float:
+        """Weight of the calibration set."""
+        return float(self.counts.sum())
+
+
+def summarise(fitted: CalibrationMap, source: Rows) -> CalibrationSummary:
+    """Apply a fitted map to labelled samples, in one pass, and count."""
+    with single_threaded_blas():
+        predicted, counts = source.total(_statistic, fitted)
+    return CalibrationSummary(predicted / max(float(predicted.sum()), 1e-300), counts)
+
+
+def _statistic(block: Block, fitted: CalibrationMap) -> tuple[Array, Array]:
+    p = np.empty(block.values.shape, block.values.dtype)
+    fitted._proba_into(block, p)
+    weight = np.ones(len(p)) if block.weight is None else block.weight
+    n_classes = p.shape[1]
+    place = np.asarray(block.y) * CELLS + cells(p)
+    counts = np.bincount(place, weight, minlength=n_classes * CELLS).reshape(n_classes, CELLS)
+    # Within a block the precision of the scores is enough; blocks are added up in float64.
+    return (weight.astype(p.dtype, copy=False) @ p).astype(np.float64), counts
+
+
+def cells(p: NDArray[Any]) -> NDArray[np.intp]:
+    """Cell of each row of probabilities in the histogram of log-odds."""
+    if p.shape[1] == 2:
+        least, top, others = -LARGEST, p[:, 1], p[:, 0]
+    else:
+        top = p.max(axis=1)
+        least, others = -np.log(p.shape[1] - 1), 1 - top
+    tiny = np.finfo(np.float32).tiny
+    odds = np.log(np.maximum(top, tiny, dtype=np.float64)) - np.log(np.maximum(others, tiny, dtype=np.float64))
+    share = (odds - least) / (LARGEST - least)
+    return np.clip(share * CELLS, 0, CELLS - 1).astype(np.intp)
