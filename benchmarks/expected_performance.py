@@ -3,8 +3,8 @@
 python benchmarks/expected_performance.py employment_ma_2015_2017.parquet [--csv out.csv]
 
 The file (NannyML's dataset, see its documentation) has the probabilities of a model that was trained before 2015, and
-the true outcomes. 2015 is the calibration set (the reference of CBPE); 2016 and 2017 are estimated without their labels,
-by year and in chunks of 5,000 samples in the order of the file, and compared with what the labels say afterwards.
+the true outcomes. 2015 is the calibration set (the reference of CBPE); 2016 and 2017 are estimated without labels, by
+year and in chunks of 5,000 samples in the order of the file, and compared with what the labels say afterwards.
 Without NannyML the script prints our numbers alone.
 """
 
@@ -25,7 +25,7 @@ from mixnmatch.monitoring import expected_performance
 
 CHUNK = 5000
 METRICS = ("accuracy", "f1", "roc_auc")
-MAPS = ("identity", "platt", "beta", "isotonic")
+MAPS = ("identity", "platt", "beta", "isotonic", "histogram", "bbq")
 
 
 def read(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -54,9 +54,10 @@ def realised(p: np.ndarray, y: np.ndarray) -> tuple[float, ...]:
 
 def ours(method: str, p: np.ndarray, y: np.ndarray, years: np.ndarray, rows: np.ndarray) -> tuple[float, ...]:
     """Decisions stay those of the model: its probability above a half."""
-    fitted = FITTED.setdefault(method, mm.calibrator(method).fit(p[years == 2015], y[years == 2015]))
+    if method not in FITTED:
+        FITTED[method] = mm.calibrator(method).fit(p[years == 2015], y[years == 2015])
     decided = (p[rows] > 0.5).astype(int)
-    found: Any = expected_performance(p[rows], fitted=fitted, predictions=decided, ranking=p[rows])
+    found: Any = expected_performance(p[rows], fitted=FITTED[method], predictions=decided, ranking=p[rows])
     return tuple(getattr(found, name).value for name in METRICS)
 
 

@@ -39,6 +39,7 @@ class Stream:
 
     @property
     def changes(self) -> bool:
+        """Whether there is a change at all."""
         return bool(self.offsets) or self.slope != 1.0
 
 

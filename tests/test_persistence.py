@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import mixnmatch as mm
-from mixnmatch._files import atomic_write
 from mixnmatch._documents import checksum
+from mixnmatch._files import atomic_write
 from tests.conftest import make_problem
 
 HERE = Path(__file__).parent

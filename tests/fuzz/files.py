@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 import mixnmatch as mm
+from mixnmatch._documents import checksum
 from mixnmatch.experiments.images import read_idx
 from mixnmatch.io import FileError, read_table
 from mixnmatch.io.pickles import read_pickle
-from mixnmatch._documents import checksum
 from tests.conftest import make_problem, softmax
 from tests.fuzz.running import check_distribution
 

@@ -67,7 +67,7 @@ class Alternatives:
             np.full(len(SLOPES), SHARES["slopes"] / len(SLOPES)),
             np.full(self.n_learned, SHARES["learned"] / self.n_learned),
         ]
-        return np.log(np.concatenate(parts))
+        return np.asarray(np.log(np.concatenate(parts)))
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class Lessons:
     -----
     The samples of a step s have gradient :math:`g_s` and curvature :math:`H_s` of the log-likelihood at the parameters
     :math:`\theta_s` that were bet on. Expanded there, all log-likelihoods together have their maximum, under a normal
-    prior with precisions R, at :math:`(\sum_s H_s + R)^{-1} \sum_s (g_s + H_s \theta_s)`. Both sums are kept, with older
+    prior with precisions R, at :math:`(\sum_s H_s + R)^{-1} \sum_s (g_s + H_s \theta_s)`. Both sums are kept, older
     steps discounted.
     """
 
@@ -155,4 +155,4 @@ def _solve(curvature: Floats, target: Floats, n_classes: int) -> Floats:
         return np.asarray(target[None] / (curvature + OFFSET_PRECISION))
     a, b, c = curvature[0] + OFFSET_PRECISION, curvature[1], curvature[2] + SLOPE_PRECISION
     left, right = target[:n_classes], target[n_classes:]
-    return np.stack([c * left - b * right, a * right - b * left]) / (a * c - b * b)
+    return np.asarray(np.stack([c * left - b * right, a * right - b * left]) / (a * c - b * b))

@@ -63,7 +63,7 @@ class MonitorState:
 
 
 class Monitor:
-    """Monitor of a fitted map: is it still calibrated, and if not, what is to be done?
+    r"""Monitor of a fitted map: is it still calibrated, and if not, what is to be done?
 
     The monitor bets against the map's probabilities, with the labels as they arrive. While the probabilities are
     calibrated, its wealth, the e-value, has expectation 1, and the probability that it ever reaches 1 / alpha is at
@@ -79,7 +79,7 @@ class Monitor:
     Notes
     -----
     The bets are likelihood ratios (Henzi and Ziegel 2022; Arnold, Henzi and Ziegel 2023) of alternatives
-    :math:`q_k \\propto p_k^{1+u_k} e^{b_k}`, with offsets b and slopes 1 + u: fixed offsets for single classes, fixed
+    :math:`q_k \propto p_k^{1+u_k} e^{b_k}`, with offsets b and slopes 1 + u: fixed offsets for single classes, fixed
     slopes for all classes, and offsets, a slope, or both for all classes that were learned from earlier steps alone.
     They are averaged over the alternatives and over the step at which calibration was lost. The order of the samples
     within a step does not matter.

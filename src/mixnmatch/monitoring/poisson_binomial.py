@@ -27,7 +27,7 @@ def quantiles(p: Floats, levels: tuple[float, ...]) -> tuple[float, ...]:
     if len(p) <= EXACT:
         total = np.cumsum(distribution(p))
         # Sums of thousands of numbers may end just below a level that they should reach.
-        return tuple(float(min(np.searchsorted(total, level - 1e-12), len(p))) for level in levels)
+        return tuple(float(min(int(np.searchsorted(total, level - 1e-12)), len(p))) for level in levels)
     mean, variance = float(p.sum()), float((p * (1 - p)).sum())
     if variance == 0:
         return tuple(mean for _ in levels)

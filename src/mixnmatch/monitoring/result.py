@@ -93,10 +93,9 @@ class MonitorResult:
         return {name: _finite(value) for name, value in found.items()}
 
     def __str__(self) -> str:
-        lines = [
-            f"{'ALARM' if self.alarm else 'No alarm'}: e-value {e_text(self.log_e_value)}, "
-            f"alarm at {1 / self.alpha:g} ({self.n_samples} samples in {self.n_steps} steps)"
-        ]
+        size = f"{self.n_samples} samples in {self.n_steps} steps"
+        state = "ALARM" if self.alarm else "No alarm"
+        lines = [f"{state}: e-value {e_text(self.log_e_value)}, alarm at {1 / self.alpha:g} ({size})"]
         if self.impossible:
             lines.append(f"Labels that had probability 0: {self.impossible}")
         if self.alarm:

@@ -82,7 +82,8 @@ def _verdict(result: MonitorResult) -> str:
         f'<h2 id="verdict-h">{escape(headline)}</h2>'
         f"<p>{escape(alarm + impossible + TEXTS[result.advice])}</p>"
         f"<p>The e-value is {escape(e_text(result.log_e_value))}; the alarm is at {1 / result.alpha:g}. While the "
-        f"probabilities are calibrated it is ever reached with probability {percent(result.alpha)} at most.</p></section>"
+        f"probabilities are calibrated, it is ever reached with probability at most {percent(result.alpha)}.</p>"
+        "</section>"
     )
 
 
@@ -113,16 +114,16 @@ def _evidence(history: Sequence[StepRecord], result: MonitorResult, hover: dict[
     )
     hover["evidence-figure"] = figure.hover_data()
     text = (
-        "The e-value is the wealth of a gambler who bets against the probabilities. It stays near or below 1 while they "
-        "are calibrated and grows when they are not. The dashed line is the alarm."
+        "The e-value is the wealth of a gambler who bets against the probabilities. It stays near or below 1 while "
+        "they are calibrated and grows when they are not. The dashed line is the alarm."
     )
     return _section("evidence", "Evidence against calibration", f"<p>{text}</p><figure>{figure.markup}</figure>")
 
 
 def _offsets(history: Sequence[StepRecord], result: MonitorResult, hover: dict[str, Any]) -> str:
     text = (
-        f"Offset of the log-odds of each class since step {result.since}: positive where the class is more frequent than "
-        f"its probabilities say. The intervals of all classes hold together, at all times, with probability "
+        f"Offset of the log-odds of each class since step {result.since}: positive where the class is more frequent "
+        f"than its probabilities say. The intervals of all classes hold together, at all times, with probability "
         f"{percent(1 - result.alpha)}."
     )
     order = clearest(result.offsets)
