@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from mixnmatch.maps.curve import map_curve
     from mixnmatch.maps.display import MapDisplay
     from mixnmatch.maps.shared_function import SharedFunction
+    from mixnmatch.monitoring import Monitor, expected_performance, score_drift
     from mixnmatch.persistence import MapFileError, load
     from mixnmatch.registry import calibrator, calibrators
     from mixnmatch.selection.shift import PriorEstimate, estimate_priors
@@ -106,6 +107,7 @@ _HOMES = {
     "mixnmatch.maps.display": ("MapDisplay",),
     "mixnmatch.maps.base": ("BinaryMap", "CalibrationMap", "accuracy_preserved"),
     "mixnmatch.maps.shared_function": ("SharedFunction",),
+    "mixnmatch.monitoring": ("Monitor", "expected_performance", "score_drift"),
     "mixnmatch.persistence": ("MapFileError", "load"),
     "mixnmatch.registry": ("calibrator", "calibrators"),
     "mixnmatch.selection.shift": ("PriorEstimate", "estimate_priors"),
@@ -134,6 +136,7 @@ __all__ = [
     "MapDisplay",
     "MapFileError",
     "MatrixScaling",
+    "Monitor",
     "NormalisedIsotonic",
     "OneVsAll",
     "PlattScaling",
@@ -158,12 +161,14 @@ __all__ = [
     "compare_gains",
     "engine",
     "estimate_priors",
+    "expected_performance",
     "load",
     "load_sample",
     "log_loss",
     "map_curve",
     "reliability_curve",
     "score_decomposition",
+    "score_drift",
 ]
 
 

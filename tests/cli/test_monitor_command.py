@@ -105,3 +105,13 @@ def test_errors_are_one_line_and_keep_what_was_counted(monitored, run):
     assert other.exit_code == 1
     assert "another map" in other.stderr
     assert run("monitor", "cal.json", "--state", "state.json").exit_code == 2
+
+
+def test_evaluate_tells_of_samples_unlike_the_calibration_set(monitored, run):
+    calm = run("evaluate", "a.npz", "--map", "cal.json", "--no-interval")
+    assert "do not look like" not in calm.stdout
+    bad = run("evaluate", "bad.npz", "--map", "cal.json", "--no-interval")
+    assert "do not look like the calibration set" in bad.stdout
+    found = parsed(run("evaluate", "bad.npz", "--map", "cal.json", "--no-interval", "--json"))
+    assert found["score_drift"]["different"]
+    assert len(found["score_drift"]["by_class"]) == 3

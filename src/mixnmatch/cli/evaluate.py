@@ -38,8 +38,8 @@ def _choices(names: tuple[str, ...]) -> str:
 HELP = f"""How good and how well calibrated are the scores in a file?
 
     Prints accuracy, log loss, Brier score and the calibration error with intervals, and a test of "it is calibrated".
-    With --map, the same after calibration by a saved map, and the calibration gain: evaluate on rows that the map was
-    not fitted on.
+    With --map, the same after calibration by a saved map, the calibration gain, and a note if the samples do not look
+    like the map's calibration set: evaluate on rows that the map was not fitted on.
     {FILE_HELP}"""
 
 
@@ -115,10 +115,13 @@ def command(
             sides["after"] = Side(table, calibrated(map_, table.scores), False, reading.weighting, asked)
         step()
     gain = None if map_ is None else _gain(table, sides, map_, reading.weighting, confidence)
+    drift = None if map_ is None else _drift(table, sides, map_, reading.weighting)
     if as_json:
-        print_json(_as_dict(table, sides, gain, map_file))
+        print_json(_as_dict(table, sides, gain, map_file) | ({} if drift is None else {"score_drift": drift.to_dict()}))
     else:
         click.echo(_as_text(table, sides, gain, map_file))
+        if drift is not None and drift.different:
+            click.echo(drift.message)
 
 
 class Side:
@@ -163,6 +166,15 @@ def _gain(table: ScoreTable, sides: dict[str, Side], map_: Any, weighting: str, 
         confidence=confidence,
         **settings_of(table, weighting),
     )
+
+
+def _drift(table: ScoreTable, sides: dict[str, Side], map_: Any, weighting: str) -> Any:
+    """Whether the samples look like the map's calibration set, if it remembers that."""
+    from mixnmatch.cli.inputs import frequencies
+    from mixnmatch.monitoring.drift import drift_of_probabilities
+
+    weight = frequencies(table, weighting)
+    return drift_of_probabilities(map_, sides["after"].scores, table.labels, sample_weight=weight)
 
 
 def _as_dict(table: ScoreTable, sides: dict[str, Side], gain: Any, map_file: Path | None) -> dict[str, Any]:

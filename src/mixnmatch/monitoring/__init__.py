@@ -1,5 +1,6 @@
 """After deployment: is a map still calibrated, how good are its predictions, and have the scores changed?"""
 
+from mixnmatch.monitoring.drift import ScoreDrift, score_drift
 from mixnmatch.monitoring.expected import Expectation, ExpectedPerformance, expected_performance
 from mixnmatch.monitoring.intervals import ClassOffset
 from mixnmatch.monitoring.monitor import Monitor
@@ -12,7 +13,9 @@ __all__ = [
     "ExpectedPerformance",
     "Monitor",
     "MonitorResult",
+    "ScoreDrift",
     "StateFileError",
     "StepRecord",
     "expected_performance",
+    "score_drift",
 ]

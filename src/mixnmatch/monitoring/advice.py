@@ -18,8 +18,9 @@ TEXTS = {
     REFIT: "Refit the map on recent samples: offsets of the classes do not explain the change.",
     MODEL: "Examine the model: even recalibrated, its scores tell much less about the labels than they claim.",
 }
-# Offsets explain a change if slopes are not better by more than this factor of evidence.
-FACTOR = 5.0
+# Offsets explain a change unless slopes are better by this factor of evidence, and by this share of what offsets gain:
+# a map is never perfect, so that with enough samples slopes are always a little better.
+FACTOR, SHARE = 5.0, 0.05
 # Share of the promised information that recalibrated scores must still have.
 INFORMATION = 0.5
 
@@ -48,21 +49,22 @@ def advise(log_ratios: Floats, alternatives: Alternatives, sums: StepSums, log_g
     promised, delivered, error = information(sums, log_gain)
     if delivered + 2 * error < INFORMATION * promised:
         return MODEL
-    return REFIT if _advantage_of_slopes(log_ratios, alternatives) > math.log(FACTOR) else ADAPT
+    return REFIT if _slopes_needed(log_ratios, alternatives) else ADAPT
 
 
-def _advantage_of_slopes(log_ratios: Floats, alternatives: Alternatives) -> float:
-    """How much larger the log-likelihood is with slopes than with offsets alone.
+def _slopes_needed(log_ratios: Floats, alternatives: Alternatives) -> bool:
+    """Whether the log-likelihood is clearly larger with slopes than with offsets alone.
 
     Only alternatives that learned from the same steps are compared: a fixed one that happens to be close to the truth
     would be ahead of all others. Nothing is learned yet at the first changed step, where the fixed ones decide.
     """
     learned = log_ratios[-alternatives.n_learned :].reshape(len(MEMORIES), len(KINDS))
     offsets, slope, both = learned[int(learned.max(axis=1).argmax())]
-    if max(offsets, slope, both) > math.log(FACTOR):
-        return float(max(slope, both) - offsets)
-    fixed = log_ratios[: -alternatives.n_learned]
-    return float(fixed[alternatives.n_offsets :].max() - fixed[: alternatives.n_offsets].max())
+    slopes = max(slope, both)
+    if max(offsets, slopes) <= math.log(FACTOR):
+        fixed = log_ratios[: -alternatives.n_learned]
+        offsets, slopes = fixed[: alternatives.n_offsets].max(), fixed[alternatives.n_offsets :].max()
+    return bool(slopes - offsets > max(math.log(FACTOR), SHARE * offsets))
 
 
 def information(sums: StepSums, log_gain: float) -> tuple[float, float, float]:

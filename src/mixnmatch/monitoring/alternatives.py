@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Self
@@ -125,13 +126,19 @@ def shapes(n_classes: int) -> dict[str, tuple[int, ...]]:
     }
 
 
-def step_sums(p: Floats, y: NDArray[np.intp], learned: Floats) -> StepSums:
-    """Sums over samples with probabilities ``p`` and labels ``y``, none of which has probability 0.
+def step_sums(p: Floats, x: Floats, y: NDArray[np.intp], learned: Sequence[Floats]) -> StepSums:
+    """Sums over samples whose labels have positive probability.
 
-    ``learned`` holds offsets and changes of slope, shape (learned alternatives, 2, L); it must come from earlier steps.
+    Parameters
+    ----------
+    p, x : arrays of shape (n, L)
+        Probabilities, and what :func:`log_probabilities` makes of them.
+    y : array of shape (n,)
+        Labels.
+    learned : sequence of arrays of shape (n, L)
+        Log-probabilities of the learned alternatives. What they were learned from must not hold these samples.
     """
     rows, n_classes = np.arange(len(p)), p.shape[1]
-    x = log_probabilities(p)
     own = x[rows, y]
     first = Alternatives(n_classes).first_class
     observed = np.bincount(y, minlength=n_classes).astype(np.float64)
@@ -143,10 +150,9 @@ def step_sums(p: Floats, y: NDArray[np.intp], learned: Floats) -> StepSums:
         if offset in OFFSETS:
             ratios.append((offset * observed - np.log(normaliser).sum(axis=0))[first:])
     parts = [np.stack(ratios, axis=1).ravel()]  # class by class, the offsets of a class side by side
-    steep = [(np.zeros(n_classes), np.full(n_classes, slope - 1)) for slope in SLOPES]
-    for offsets, slopes in [*steep, *learned]:
-        log_q = log_alternative(p, x, offsets, slopes)
-        parts.append(np.array([(log_q[rows, y] - own).sum()]))
+    none = np.zeros(n_classes)
+    steep = [log_alternative(p, x, none, none + slope - 1) for slope in SLOPES]
+    parts += [np.array([(log_q[rows, y] - own).sum()]) for log_q in (*steep, *learned)]
     mean, square = (p * x).sum(axis=1), (p * x * x).sum(axis=1)
     squares = np.square(p).sum(axis=0) + observed - 2 * np.bincount(y, p[rows, y], minlength=n_classes)
     return StepSums(

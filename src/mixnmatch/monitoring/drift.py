@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.labels import read_labels
+from mixnmatch._engine.weights import read_weight
+from mixnmatch.evaluation._means import finite
 from mixnmatch.maps.summary import CELLS, cells
 
 Floats = NDArray[np.float64]
 
+# Entries of the table of probabilities that are looked at together.
+BLOCK_ENTRIES = 1 << 20
 # Cells are joined until each of the two samples is expected to have this many samples in a cell.
 LEAST_EXPECTED = 5.0
 # Differences below this p-value, corrected for the number of classes, are reported.
@@ -39,6 +43,10 @@ class Difference:
     p_value: float
     distance: float
     n_samples: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self) | {"distance": finite(self.distance)}
 
 
 @dataclass(frozen=True)
@@ -96,9 +104,13 @@ class ScoreDrift:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        both = {"overall": vars(self.overall), "frequencies": None if self.frequencies is None else vars(self.frequencies)}
-        classes = [vars(each) for each in self.by_class]
-        return {"different": self.different, "message": self.message, **both, "by_class": classes}
+        return {
+            "different": self.different,
+            "message": self.message,
+            "overall": self.overall.to_dict(),
+            "frequencies": None if self.frequencies is None else self.frequencies.to_dict(),
+            "by_class": [each.to_dict() for each in self.by_class],
+        }
 
 
 def score_drift(fitted: Any, scores: Any, labels: Any = None, *, sample_weight: Any = None) -> ScoreDrift | None:
@@ -126,18 +138,29 @@ def score_drift(fitted: Any, scores: Any, labels: Any = None, *, sample_weight: 
     :math:`n_e`, :math:`\sum_b (\sqrt{n_e/n_c}\,c_b - \sqrt{n_c/n_e}\,e_b)^2 / (c_b + e_b)` has a chi-squared
     distribution if nothing has changed. Sparse bins are joined with their neighbours.
     """
+    if getattr(fitted, "summary_", None) is None:
+        return None
+    return drift_of_probabilities(fitted, fitted.predict_proba(scores), labels, sample_weight=sample_weight)
+
+
+def drift_of_probabilities(fitted: Any, p: Any, labels: Any = None, *, sample_weight: Any = None) -> ScoreDrift | None:
+    """As :func:`score_drift`, for probabilities that the map has already given."""
     summary = getattr(fitted, "summary_", None)
     if summary is None:
         return None
-    p = np.asarray(fitted.predict_proba(scores))
-    weight = np.ones(len(p)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    place = cells(p)
-    overall = np.bincount(place, weight, minlength=CELLS)
-    test = _difference("all", summary.counts.sum(axis=0), overall)
-    if labels is None:
+    n_rows, n_classes = p.shape
+    weight = read_weight(sample_weight, n_rows)
+    codes = None if labels is None else read_labels(labels, n_rows, n_classes, fitted.classes_)[0]
+    counts = np.zeros((1 if codes is None else n_classes, CELLS))
+    step = max(1, BLOCK_ENTRIES // n_classes)
+    for start in range(0, n_rows, step):  # the table may be larger than memory
+        part = slice(start, start + step)
+        place = cells(np.asarray(p[part])) + (0 if codes is None else CELLS * codes[part])
+        own = None if weight is None else weight[part]
+        counts += np.bincount(place, own, minlength=counts.size).reshape(counts.shape)
+    test = _difference("all", summary.counts.sum(axis=0), counts.sum(axis=0))
+    if codes is None:
         return ScoreDrift(test, None, ())
-    codes, _ = read_labels(labels, len(p), p.shape[1], fitted.classes_)
-    counts = np.bincount(codes * CELLS + place, weight, minlength=p.shape[1] * CELLS).reshape(-1, CELLS)
     frequencies = _difference("frequencies", summary.counts.sum(axis=1), counts.sum(axis=1))
     by_class = tuple(
         _difference(name.item() if hasattr(name, "item") else name, before, now)

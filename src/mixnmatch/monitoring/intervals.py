@@ -92,7 +92,7 @@ def _reach(squares: Floats, alpha: float) -> Floats:
     low, high = np.zeros(len(squares)), np.empty(len(squares))
     # One rate alone bounds the reach from above: that of all of them together is not larger.
     high[:] = ((threshold + penalty[:, None] * squares) / RATES[:, None]).min(axis=0)
-    for _ in range(60):
+    for _ in range(48):
         middle = (low + high) / 2
         exponent = RATES[:, None] * middle - penalty[:, None] * squares
         top = exponent.max(axis=0)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch.monitoring.alternatives import KINDS, MEMORIES, log_alternative, log_probabilities
+from mixnmatch.monitoring.alternatives import KINDS, MEMORIES
 
 Floats = NDArray[np.float64]
 
@@ -46,14 +47,24 @@ class Lessons:
         return cls(**{name: np.zeros(shape) for name, shape in lesson_shapes(n_classes).items()})
 
     @classmethod
-    def of(cls, p: Floats, y: NDArray[np.intp], learned: Floats) -> Self:
-        """The lessons of samples on which the learned alternatives, shape (memories * kinds, 2, L), were bet."""
-        x = log_probabilities(p)
-        made = cls.empty(p.shape[1])
-        for place, (offsets, slopes) in enumerate(learned):
+    def of(cls, x: Floats, y: NDArray[np.intp], learned: Floats, log_q: Sequence[Floats]) -> Self:
+        """The lessons of samples.
+
+        Parameters
+        ----------
+        x : array of shape (n, L)
+            Log-probabilities.
+        y : array of shape (n,)
+            Labels.
+        learned : array of shape (memories * kinds, 2, L)
+            Offsets and changes of slope that were bet on.
+        log_q : sequence of arrays of shape (n, L)
+            The log-probabilities that these give.
+        """
+        made = cls.empty(x.shape[1])
+        for place, ((offsets, slopes), own) in enumerate(zip(learned, log_q, strict=True)):
             memory, kind = divmod(place, len(KINDS))
-            q = np.exp(log_alternative(p, x, offsets, slopes))
-            made._learn(memory, KINDS[kind], q, x, y, offsets, slopes)
+            made._learn(memory, KINDS[kind], np.exp(own), x, y, offsets, slopes)
         return made
 
     def _learn(

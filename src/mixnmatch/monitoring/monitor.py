@@ -14,7 +14,7 @@ from mixnmatch._engine.labels import read_labels
 from mixnmatch._engine.passes import single_threaded_blas
 from mixnmatch._engine.scores import from_tensor, is_number
 from mixnmatch.monitoring import advice, process
-from mixnmatch.monitoring.alternatives import Alternatives, StepSums, step_sums
+from mixnmatch.monitoring.alternatives import Alternatives, StepSums, log_alternative, log_probabilities, step_sums
 from mixnmatch.monitoring.intervals import ClassOffset, class_offsets, start_level
 from mixnmatch.monitoring.learning import Lessons
 from mixnmatch.monitoring.result import MonitorResult, StepRecord
@@ -249,9 +249,11 @@ class Monitor:
         sums, lessons = StepSums.empty(n_classes), Lessons.empty(n_classes)
         size = max(1, BLOCK_ENTRIES // n_classes)
         for start in range(0, len(p), size):
-            part = slice(start, start + size)
-            sums = sums + step_sums(p[part], y[part], learned)
-            lessons = lessons + Lessons.of(p[part], y[part], learned)
+            part, labels = p[start : start + size], y[start : start + size]
+            x = log_probabilities(part)
+            log_q = [log_alternative(part, x, offsets, slopes) for offsets, slopes in learned]
+            sums = sums + step_sums(part, x, labels, log_q)
+            lessons = lessons + Lessons.of(x, labels, learned, log_q)
         return sums, lessons
 
     def _new_key(self) -> int:
@@ -319,7 +321,7 @@ class Monitor:
             log_e,
             float(losses[0]) / n,
             float(losses[1]) / n,
-            self._offsets(False)[1] if watched else (),
+            self._lifetime_offsets() if watched else (),
         )
         history = (*state.history[: state.closed + place], record, *state.history[state.closed + place + 1 :])
         return replace(
@@ -354,10 +356,15 @@ class Monitor:
         names = np.asarray(self.fitted.classes_)
         if not alarm or not state.steps:
             first = state.history[0].step if state.history else None
-            return first, class_offsets(state.lifetime, names, start_level(self.alpha, 1))
+            known = next((record.offsets for record in reversed(state.history) if record.step == state.last), ())
+            return first, known or self._lifetime_offsets()
         place, sums = self._change()
         level = start_level(self.alpha, state.closed + place + 1)
         return state.steps[place].key, class_offsets(sums, names, level)
+
+    def _lifetime_offsets(self) -> tuple[ClassOffset, ...]:
+        names = np.asarray(self.fitted.classes_)
+        return class_offsets(self._state.lifetime, names, start_level(self.alpha, 1))
 
     def _advice(self) -> str:
         if not self._state.steps:
