@@ -176,14 +176,14 @@ class Monitor:
 
     def result(self) -> MonitorResult:
         """The result of all updates so far."""
-        state, log_e = self._state, self._log_e_value()
+        state = self._state
         alarm = state.peak >= -math.log(self.alpha)
         since, offsets = self._offsets(alarm)
         return MonitorResult(
             step=state.last,
             n_samples=state.lifetime.n + state.impossible,
             n_steps=len(state.history),
-            log_e_value=log_e,
+            log_e_value=self._log_e_value(state),
             p_value=math.exp(-max(state.peak, 0.0)),
             alarm=alarm,
             alarm_step=state.alarm_step,
@@ -302,15 +302,11 @@ class Monitor:
             impossible=state.impossible + impossible,
             last=step.key,
         )
-        self._state, before = state, self._state
-        try:
-            return self._recorded(state, place)
-        finally:
-            self._state = before
+        return self._recorded(state, place)
 
     def _recorded(self, state: MonitorState, place: int) -> MonitorState:
         """The state with the e-value after an update noted in the history."""
-        log_e = self._log_e_value()
+        log_e = self._log_e_value(state)
         reached = log_e >= -math.log(self.alpha) and state.alarm_step is None
         step = state.steps[place]
         n, losses = max(step.sums.n, 1), step.sums.losses
@@ -321,7 +317,7 @@ class Monitor:
             log_e,
             float(losses[0]) / n,
             float(losses[1]) / n,
-            self._lifetime_offsets() if watched else (),
+            self._lifetime_offsets(state) if watched else (),
         )
         history = (*state.history[: state.closed + place], record, *state.history[state.closed + place + 1 :])
         return replace(
@@ -331,21 +327,19 @@ class Monitor:
             alarm_step=step.key if reached else state.alarm_step,
         )
 
-    def _table(self) -> Floats:
-        state = self._state
+    def _table(self, state: MonitorState) -> Floats:
         return process.by_start([step.sums.log_ratios for step in state.steps], state.closed, state.folded)
 
-    def _log_e_value(self) -> float:
-        state = self._state
+    def _log_e_value(self, state: MonitorState) -> float:
         if state.impossible:
             return math.inf
-        return process.log_e_value(self._table(), len(state.history), self._alternatives) if state.steps else 0.0
+        return process.log_e_value(self._table(state), len(state.history), self._alternatives) if state.steps else 0.0
 
     def _change(self) -> tuple[int, StepSums]:
         """Place of the open step at which a change is likeliest, and the sums of all samples since."""
         state = self._state
         # A change in a closed step lies before all open ones, which then are all after it.
-        place = max(process.likeliest_start(self._table(), state.closed, self._alternatives) - 1, 0)
+        place = max(process.likeliest_start(self._table(state), state.closed, self._alternatives) - 1, 0)
         total = StepSums.empty(self._alternatives.n_classes)
         for step in state.steps[place:]:
             total = total + step.sums
@@ -357,14 +351,14 @@ class Monitor:
         if not alarm or not state.steps:
             first = state.history[0].step if state.history else None
             known = next((record.offsets for record in reversed(state.history) if record.step == state.last), ())
-            return first, known or self._lifetime_offsets()
+            return first, known or self._lifetime_offsets(state)
         place, sums = self._change()
         level = start_level(self.alpha, state.closed + place + 1)
         return state.steps[place].key, class_offsets(sums, names, level)
 
-    def _lifetime_offsets(self) -> tuple[ClassOffset, ...]:
+    def _lifetime_offsets(self, state: MonitorState) -> tuple[ClassOffset, ...]:
         names = np.asarray(self.fitted.classes_)
-        return class_offsets(self._state.lifetime, names, start_level(self.alpha, 1))
+        return class_offsets(state.lifetime, names, start_level(self.alpha, 1))
 
     def _advice(self) -> str:
         if not self._state.steps:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
@@ -87,29 +88,30 @@ def fingerprint(fitted: Any) -> str:
 def locked(path: str | PathLike[str]) -> Iterator[None]:
     """Make other processes wait that want to use the file, where the system has such locks.
 
-    The lock is on a file beside it, and ends with the process. A process can take it several times.
+    The lock is on a hidden file beside it, and ends with the process. A thread can take it several times.
     """
     try:
         import fcntl
     except ImportError:  # not on Windows; there, a lost race is still found by the checksum
         yield
         return
-    beside = Path(path).with_name(f".{Path(path).name}.lock")
-    if beside in _HELD:
+    beside = Path(path).resolve().with_name(f".{Path(path).name}.lock")
+    own = (beside, threading.get_ident())
+    if own in _HELD:
         yield
         return
     with beside.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        _HELD.add(beside)
+        _HELD.add(own)
         try:
             yield
         finally:
-            _HELD.discard(beside)
+            _HELD.discard(own)
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
-# Locks that this process has.
-_HELD: set[Path] = set()
+# Locks that threads of this process have.
+_HELD: set[tuple[Path, int]] = set()
 
 
 def _digest(path: str | PathLike[str]) -> str:

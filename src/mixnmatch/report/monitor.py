@@ -16,8 +16,10 @@ from mixnmatch.monitoring.advice import TEXTS
 from mixnmatch.monitoring.result import clearest, e_text
 from mixnmatch.report import svg
 from mixnmatch.report.figures import Figure
-from mixnmatch.report.page import whole_page
+from mixnmatch.report.page import _section, _swatch, whole_page
 from mixnmatch.report.svg import Panel
+from mixnmatch.report.tables import _heading
+from mixnmatch.report.tables import _table as _whole_table
 from mixnmatch.report.words import count, number, percent
 
 # Classes whose offsets are drawn over time, and rows of tables.
@@ -85,10 +87,6 @@ def _verdict(result: MonitorResult) -> str:
         f"probabilities are calibrated, it is ever reached with probability at most {percent(result.alpha)}.</p>"
         "</section>"
     )
-
-
-def _section(name: str, heading: str, content: str) -> str:
-    return f'<section id="{name}" aria-labelledby="{name}-h"><h2 id="{name}-h">{heading}</h2>{content}</section>'
 
 
 def _evidence(history: Sequence[StepRecord], result: MonitorResult, hover: dict[str, Any]) -> str:
@@ -231,11 +229,6 @@ def _colour(place: int) -> str:
     return "after" if place % 2 == 0 else "before"
 
 
-def _swatch(place: int) -> str:
-    drawn = svg.line([(1, 7), (29, 7)], f"curve line s{place} dash{place}") + svg.marker(place, 15, 7, f"dot s{place}")
-    return svg.element("svg", drawn, viewBox="0 0 30 14", class_="swatch", aria_hidden="true")
-
-
 def _class_table(order: Sequence[ClassOffset]) -> str:
     rows = []
     for each in order[:MOST_CLASSES]:
@@ -246,7 +239,7 @@ def _class_table(order: Sequence[ClassOffset]) -> str:
         rows.append(f'<tr><th scope="row">{escape(str(each.name))}</th>{body}</tr>')
     more = f" The first {MOST_CLASSES} of {len(order)}." if len(order) > MOST_CLASSES else ""
     titles = ("Class", "Offset", "Interval", "Observed", "Expected", "Excludes 0")
-    return _table(f"Classes, the clearest offsets first.{more}", titles, rows)
+    return _table("offsets", f"Classes, the clearest offsets first.{more}", titles, rows)
 
 
 def _steps(history: Sequence[StepRecord]) -> str:
@@ -256,13 +249,9 @@ def _steps(history: Sequence[StepRecord]) -> str:
         body = "".join(f"<td>{cell}</td>" for cell in [*cells, escape(e_text(record.log_e_value))])
         rows.append(f'<tr><th scope="row">{escape(str(record.step))}</th>{body}</tr>')
     titles = ("Step", "Samples", "Log loss", "Expected log loss", "E-value")
-    return _section("steps", "Steps", _table("All steps, the newest first.", titles, rows))
+    return _section("steps", "Steps", _table("steps", "All steps, the newest first.", titles, rows))
 
 
-def _table(caption: str, titles: Sequence[str], rows: Sequence[str]) -> str:
-    head = "".join(f'<th scope="col">{title}</th>' for title in titles)
-    return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="table, scrolls sideways"><table>'
-        f"<caption><span>{caption}</span></caption><thead><tr>{head}</tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
+def _table(name: str, caption: str, titles: Sequence[str], rows: Sequence[str]) -> str:
+    head = "".join(_heading(title, "") for title in titles)
+    return _whole_table(name, caption, head, "".join(rows))
