@@ -7,7 +7,8 @@ python benchmarks/monitor_power.py --runs 50 --csv out.csv
 A run is 24 batches of 2,000 samples with new labels. With two classes the log-odds of the scores are normal with mean
 -3.2 and standard deviation 1.1, the same in every batch (about 6% events); with ten classes the logits are normal with
 standard deviation 2. After 12 batches the calibration changes. A run counts as detected if the first alarm is in one of
-the 12 changed batches: an alarm before that is false. The delay is 0 for an alarm in the first changed batch.
+the 12 changed batches: an alarm before that is false. The delay is 0 for an alarm in the first changed batch. The
+advice is that after the last batch.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def draw(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def run(stream: Stream, seed: int, alpha: float) -> tuple[int | None, str]:
-    """Number of the first batch with an alarm, and the advice after one more batch."""
+    """Number of the first batch with an alarm, and the advice after the last batch."""
     fixed, rng = np.random.default_rng(42), np.random.default_rng([seed, 1])
     if stream.n_classes == 2:
         logits = np.stack([np.zeros(SIZE), fixed.normal(-3.2, 1.1, SIZE)], axis=1)
@@ -79,11 +80,9 @@ def run(stream: Stream, seed: int, alpha: float) -> tuple[int | None, str]:
     first = None
     for batch in range(1, BATCHES + 1):
         result = monitor.update(p, draw(changed if stream.changes and batch > ONSET else p, rng))
-        if first is not None:
-            return first, result.advice
-        if result.alarm:
+        if result.alarm and first is None:
             first = batch
-    return first, monitor.result().advice
+    return first, result.advice
 
 
 def summary(stream: Stream, runs: int, alpha: float) -> dict[str, str]:

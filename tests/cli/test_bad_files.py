@@ -14,6 +14,7 @@ COMMANDS = {
     "evaluate": ("evaluate", "FILE"),
     "compare": ("compare", "FILE", "--methods", "ts"),
     "judge": ("compare", "val.npz", "--methods", "ts", "--evaluation", "FILE"),
+    "monitor": ("monitor", "cal.json", "FILE", "--state", "out.json"),
     "recommend": ("recommend", "FILE"),
     "report": ("report", "FILE", "-o", "out.html"),
     "report on": ("report", "val.npz", "--evaluation", "FILE", "-o", "out.html"),
@@ -22,6 +23,7 @@ MAP_COMMANDS = {
     "apply": ("apply", "FILE", "val.npz", "-o", "out.npz"),
     "evaluate": ("evaluate", "val.npz", "--map", "FILE"),
     "export": ("export", "FILE", "-o", "out.onnx"),
+    "monitor": ("monitor", "FILE", "val.npz", "--state", "out.json"),
 }
 TABLES = {
     "missing.npz": "no such file",

@@ -34,7 +34,7 @@ HELP = f"""Is a map in production still calibrated? Alarms, with advice, as labe
     help=HELP,
     examples=(
         "mixnmatch monitor cal.json january.parquet --state state.json",
-        "mixnmatch monitor cal.json 2026-*.parquet --state state.json --html monitor.html --force",
+        "mixnmatch monitor cal.json 2026-*.csv --state state.json --html page.html --force",
         "mixnmatch monitor cal.json late.csv --step january.parquet --state state.json",
     ),
 )

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -90,24 +91,34 @@ def locked(path: str | PathLike[str]) -> Iterator[None]:
 
     The lock is on a hidden file beside it, and ends with the process. A thread can take it several times.
     """
-    try:
-        import fcntl
-    except ImportError:  # not on Windows; there, a lost race is still found by the checksum
-        yield
-        return
     beside = Path(path).resolve().with_name(f".{Path(path).name}.lock")
     own = (beside, threading.get_ident())
-    if own in _HELD:
+    if own in _HELD or find_spec("fcntl") is None:  # without locks, as on Windows, a lost race is found by the checksum
         yield
         return
-    with beside.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        _HELD.add(own)
+    handle = _lock(beside)
+    _HELD.add(own)
+    try:
+        yield
+    finally:
+        _HELD.discard(own)
+        beside.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _lock(path: Path) -> int:
+    """An open file that this thread alone has locked."""
+    import fcntl
+
+    while True:
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+        fcntl.flock(handle, fcntl.LOCK_EX)
         try:
-            yield
-        finally:
-            _HELD.discard(own)
-            fcntl.flock(file, fcntl.LOCK_UN)
+            if os.fstat(handle).st_ino == path.stat().st_ino:
+                return handle
+        except FileNotFoundError:
+            pass
+        os.close(handle)  # the one who had it before has removed the file meanwhile
 
 
 # Locks that threads of this process have.
