@@ -9,7 +9,7 @@ import mixnmatch as mm
 NAMES = [
     "identity", "uniform", "ts", "ets", "platt", "beta", "ensemble-beta", "ensemble-platt", "vector", "matrix",
     "dirichlet", "svs", "sms", "isotonic", "histogram", "bbq", "irm", "irova", "irova-ts", "irova-ets", "irm-ts",
-    "irm-ets", "iop", "gpc",
+    "irm-ets", "iop", "gpc", "bcts",
 ]
 # fmt: on
 

@@ -103,6 +103,7 @@ def expressions(draw, depth=2):
             mm.TemperatureScaling(),
             mm.EnsembleTemperatureScaling(),
             mm.StructuredVectorScaling(),
+            mm.PriorShift({0: 5.0, 1: 1e-3}),
             mm.IntraOrderPreserving(),
             mm.NormalisedIsotonic(),
             mm.Ensemble("temperature"),
@@ -194,3 +195,21 @@ def test_awkward_rows_are_awkward():
     assert (rows == 0).any()
     assert np.abs(rows).max() == 1e4
     assert len(np.unique(rows[2])) == 1
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("precision", ["double", "single"])
+@pytest.mark.parametrize("n_classes, logits", [(2, False), (3, True), (10, False)])
+def test_adapted_maps(runtime, precision, n_classes, logits):
+    fitted = fitted_map("bcts", n_classes, logits).adapt(sampling={0: 0.01})
+    scores = all_rows(n_classes, logits)
+    assert_same(ran(runtime, fitted, scores, precision), fitted, scores)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_classes_without_probability_keep_none(runtime):
+    scores = np.array([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.2, 0.3, 0.5]], np.float32)
+    fitted = mm.PriorShift([1.0, 1.0, 1e6]).fit(scores, [0, 1, 2])
+    found = ran(runtime, fitted, scores, "double")
+    assert_same(found, fitted, scores)
+    assert (found[scores == 0] == 0).all()

@@ -3,6 +3,7 @@ import pytest
 from scipy.optimize import check_grad, minimize
 
 from mixnmatch import (
+    BiasCorrectedTemperatureScaling,
     DirichletScaling,
     MatrixScaling,
     StructuredMatrixScaling,
@@ -263,3 +264,62 @@ def test_bad_strengths_are_refused():
     for made in (VectorScaling(ridge=0), StructuredVectorScaling(strength=-1), DirichletScaling(strength="high")):
         with pytest.raises(ValueError, match="positive number"):
             made.fit([[0.5, 0.5]], [0])
+
+
+@pytest.mark.parametrize("classes", [2, 3, 40])
+@pytest.mark.parametrize("exact_to", [0, 100])
+def test_one_slope_and_a_bias_for_each_class_are_the_optimum_that_scipy_finds(classes, exact_to, monkeypatch):
+    monkeypatch.setattr("mixnmatch.maps._linear_solver.EXACT_TO", exact_to)
+    logits, y = make_problem(600, classes, sharpness=1.7, seed=classes)
+    logits = logits + np.linspace(-1, 1, classes)
+    weight = np.random.default_rng(classes).integers(1, 4, len(y)).astype(float)
+    fitted = BiasCorrectedTemperatureScaling(logits=True).fit(logits, y, weight)
+    beta = TemperatureScaling(logits=True).fit(logits, y, weight).beta_
+    x, n, hot = np.log(softmax(logits)), weight.sum(), np.eye(classes)[y]
+
+    def objective(theta):
+        p = softmax(theta[0] * x + theta[1:])
+        slope = weight[:, None] * (p - hot) / n
+        value = weight @ -np.log(p[np.arange(len(y)), y]) / n
+        ridge = ((theta[0] / beta - 1) ** 2 + theta[1:] @ theta[1:]) / (2 * n)
+        pull = np.append((theta[0] / beta - 1) / beta, theta[1:]) / n
+        return value + ridge, np.append((slope * x).sum(), slope.sum(axis=0)) + pull
+
+    found = minimize(objective, np.append(beta, np.zeros(classes)), jac=True, method="BFGS", options={"gtol": 1e-10})
+    assert np.ptp(fitted.weight_) == 0
+    assert fitted.weight_[0] == pytest.approx(found.x[0], rel=1e-4)
+    np.testing.assert_allclose(fitted.predict_proba(logits), softmax(found.x[0] * x + found.x[1:]), atol=1e-5)
+
+
+def test_shared_slopes_have_the_gradient_and_the_curvature_of_their_sum(skewed):
+    logits, y, _ = skewed
+    weight = np.random.default_rng(0).integers(1, 4, 50).astype(float)
+    problem = Problem(0.7, 1e-37, False, "nll", False, shared=True)
+    rows = scaled_rows(read_rows(logits[:50], y[:50], weight, logits=True), problem)
+    theta, direction = np.random.default_rng(1).normal(size=(2, 4)) * 0.3
+    assert problem.n_parameters(3) == 4
+    for loss in ("nll", "brier"):
+        at = Problem(0.7, 1e-37, False, loss, False, shared=True)
+        error = check_grad(
+            lambda t, at=at: rows.total(gradient_statistic, at, t)[0],
+            lambda t, at=at: rows.total(gradient_statistic, at, t)[1:],
+            theta,
+        )
+        assert error < 1e-4
+    _, hessian = rows.total(newton_statistic, problem, theta)
+    np.testing.assert_allclose(hessian, hessian.T, rtol=1e-10)
+    step = 1e-5 * direction
+    up, down = (rows.total(gradient_statistic, problem, theta + s)[1:] for s in (step, -step))
+    np.testing.assert_allclose(hessian @ direction, (up - down) / 2e-5, atol=1e-4)
+    product = rows.then(local, problem, theta).total(product_statistic, problem, direction)
+    np.testing.assert_allclose(product, hessian @ direction, rtol=1e-9)
+
+
+def test_mean_predictions_with_biases_are_the_class_frequencies():
+    logits, y = make_problem(3000, 5, seed=1)
+    logits = logits + np.array([2.0, 0.0, -2.0, 1.0, 0.0])
+    frequency = np.bincount(y) / len(y)
+    biased = BiasCorrectedTemperatureScaling(logits=True).fit(logits, y).predict_proba(logits).mean(axis=0)
+    np.testing.assert_allclose(biased, frequency, atol=2e-3)
+    plain = TemperatureScaling(logits=True).fit(logits, y).predict_proba(logits).mean(axis=0)
+    assert np.abs(plain - frequency).max() > 0.05

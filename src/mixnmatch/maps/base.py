@@ -251,14 +251,8 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
         """
         from mixnmatch.selection.adaptation import adapted
 
-        return adapted(
-            self,
-            priors=priors,
-            sampling=sampling,
-            unlabelled=unlabelled,
-            sample_weight=sample_weight,
-            calibration=calibration,
-        )
+        given = {"priors": priors, "sampling": sampling, "unlabelled": unlabelled}
+        return adapted(self, **given, sample_weight=sample_weight, calibration=calibration)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted map to one JSON file, atomically; :func:`mixnmatch.load` reads it."""

@@ -1,4 +1,4 @@
-"""Vector, bias-corrected temperature, matrix, Dirichlet, structured vector and structured matrix scaling: members of the softmax-linear family."""
+"""The softmax-linear family: vector, bias-corrected temperature, matrix, Dirichlet and structured scaling."""
 
 from __future__ import annotations
 

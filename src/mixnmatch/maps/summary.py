@@ -68,7 +68,7 @@ def _statistic(block: Block, fitted: CalibrationMap) -> tuple[Array, Array]:
     weight = np.ones(len(p)) if block.weight is None else block.weight
     n_classes = p.shape[1]
     place = np.asarray(block.y) * CELLS + cells(p)
-    counts = np.bincount(place, weight, minlength=n_classes * CELLS).reshape(n_classes, CELLS)
+    counts = np.bincount(place, weight, minlength=n_classes * CELLS).astype(np.float64).reshape(n_classes, CELLS)
     # Within a block the precision of the scores is enough; blocks are added up in float64.
     return (weight.astype(p.dtype, copy=False) @ p).astype(np.float64), counts
 
@@ -83,4 +83,4 @@ def cells(p: NDArray[Any]) -> NDArray[np.intp]:
     tiny = np.finfo(np.float32).tiny
     odds = np.log(np.maximum(top, tiny, dtype=np.float64)) - np.log(np.maximum(others, tiny, dtype=np.float64))
     share = (odds - least) / (LARGEST - least)
-    return np.clip(share * CELLS, 0, CELLS - 1).astype(np.intp)
+    return np.asarray(np.clip(share * CELLS, 0, CELLS - 1), dtype=np.intp)

@@ -39,7 +39,8 @@ def adapted(
         msg = "sample_weight is for unlabelled scores, and there are none"
         raise ValueError(msg)
     if unlabelled is not None:
-        found = estimate_priors(fitted, unlabelled, sample_weight=sample_weight, calibration=calibration)
+        settings = {"sample_weight": sample_weight, "calibration": calibration}
+        found = estimate_priors(fitted, unlabelled, confidence=None, **settings)
         for doubt in found.warnings:
             warnings.warn(doubt, UserWarning, stacklevel=3)
         return with_estimate(fitted, found)

@@ -20,7 +20,7 @@ DEVIATION, FACTOR = 0.05, 0.01
 def confusion(fitted: CalibrationMap, source: Rows) -> Array:
     """Share of samples by predicted class and label, L x L; L x 1 where there are no labels."""
     counts = source.through(fitted).total(_confusion)
-    return counts / counts.sum()
+    return np.asarray(counts / counts.sum())
 
 
 def _confusion(block: Block) -> Array:
@@ -33,7 +33,7 @@ def _confusion(block: Block) -> Array:
 
 def bbse(known: Array, new: Array, summary: CalibrationSummary, n: float) -> Array:
     """Black-box shift estimation (Lipton et al. 2018): solve confusion x ratios = frequencies of predictions."""
-    return _priors(np.linalg.lstsq(known, new[:, 0], rcond=None)[0], known)
+    return _priors(np.asarray(np.linalg.lstsq(known, new[:, 0], rcond=None)[0], dtype=np.float64), known)
 
 
 def rlls(known: Array, new: Array, summary: CalibrationSummary, n: float) -> Array:
@@ -65,7 +65,7 @@ def _priors(ratios: Array, known: Array) -> Array:
     label = known.sum(axis=0)
     priors = np.maximum(ratios, 0) * label
     total = float(priors.sum())
-    return priors / total if total > 0 else label
+    return np.asarray(priors / total if total > 0 else label)
 
 
 METHODS: dict[str, Callable[[Array, Array, CalibrationSummary, float], Array]] = {"bbse": bbse, "rlls": rlls}

@@ -17,7 +17,10 @@ from mixnmatch.selection.stacking import minimise
 Array = NDArray[np.float64]
 # The mean log-likelihood is maximised to within this, by the bound of `PriorLikelihood.gap`.
 TOLERANCE = 1e-9
-NEWTON_STEPS, EM_STEPS = 50, 2000
+NEWTON_STEPS, EM_STEPS, ROUNDS = 50, 500, 5
+# Steps of EM before the first Newton step, the number of classes up to which all take part in it, and how close to a
+# role in the mixture others must be to do so.
+WARM_UP, ALL_TO, NEARLY = 10, 50, 1e-2
 
 
 @dataclass(frozen=True)
@@ -121,21 +124,39 @@ class PriorLikelihood:
     def maximise(self) -> tuple[Array, float]:
         """Priors of the largest likelihood, and the bound of what is missing to it.
 
-        Newton steps on the simplex, followed by steps of EM, which raise the likelihood from everywhere, while the
-        bound is above the tolerance.
+        Steps of EM, which raise the likelihood from everywhere, say which classes are there at all. Newton steps on the
+        simplex of these follow, and again EM, while the bound is above the tolerance.
         """
-        known = np.flatnonzero(self.source_priors > 0)
-        start = self.source_priors / self.source_priors.sum()
-        priors = minimise(self, known, 0.0, NEWTON_STEPS, start)
-        for _ in range(EM_STEPS):
+        priors = self.source_priors / self.source_priors.sum()
+        for _ in range(WARM_UP):
             ratio = -self.model(priors)[0]
-            gap = max(0.0, float(np.log(ratio.max())))
-            if gap <= TOLERANCE:
-                return priors, gap
-            revived = np.where((priors == 0) & (ratio > 1), 1e-6, priors)  # EM never leaves zero
-            priors = revived * ratio
-            priors /= priors.sum()
+            priors = priors * ratio / (priors @ ratio)
+        for _ in range(ROUNDS):
+            free = self._candidates(priors)
+            start = np.zeros_like(priors)
+            start[free] = np.maximum(priors[free], 1e-6)
+            start /= start.sum()
+            priors = minimise(self, free, 0.0, NEWTON_STEPS, start)
+            for _ in range(EM_STEPS):
+                ratio = -self.model(priors)[0]
+                gap = max(0.0, float(np.log(ratio.max())))
+                if gap <= TOLERANCE:
+                    return priors, gap
+                if (ratio[priors == 0] > 1).any():  # EM never leaves zero
+                    break
+                priors = priors * ratio / (priors @ ratio)
         return priors, self.gap(priors)
+
+    def _candidates(self, priors: Array) -> NDArray[np.intp]:
+        """Classes that may have a positive prior; all, unless there are many."""
+        known = self.source_priors > 0
+        if self.n_members > ALL_TO:
+            ratio = -self.model(priors)[0]
+            some = known & ((ratio >= 1 - NEARLY) | (priors > NEARLY / self.n))
+            start = np.where(some, priors, 0.0)
+            if some.any() and np.isfinite(self.mean(start)):
+                known = some
+        return np.flatnonzero(known)
 
 
 @dataclass(frozen=True)
@@ -173,7 +194,9 @@ class Fixed:
         return self._embedding.T @ gradient, self._embedding.T @ hessian @ self._embedding
 
     def least(self, start: Array) -> tuple[float, Array]:
-        """Least mean loss over the shares of the other classes, and these."""
+        """Least mean loss over the shares of the other classes, and these; infinite if a sample is impossible."""
+        if not np.isfinite(self.mean(start)):
+            return np.inf, start
         free = np.flatnonzero(np.delete(self.whole.source_priors, self.index) > 0)
         if len(free) == 1:
             shares = np.zeros(self.n_members)
@@ -184,9 +207,9 @@ class Fixed:
 
 
 def profile_interval(likelihood: PriorLikelihood, priors: Array, index: int, drop: float) -> tuple[float, float]:
-    """Range of the prior of one class in which the largest log-likelihood, others being free, falls by at most ``drop``.
+    """Range of the prior of one class in which the largest log-likelihood falls by at most ``drop``.
 
-    ``drop`` is for the sum over samples.
+    The log-likelihood is summed over samples, and the largest over the priors of the other classes.
     """
     from scipy.optimize import brentq
 
@@ -199,9 +222,7 @@ def profile_interval(likelihood: PriorLikelihood, priors: Array, index: int, dro
     shares = 0.999 * shares + 0.001 * known / known.sum()
 
     def excess(prior: float) -> float:
-        nonlocal shares
-        fixed, start = Fixed(likelihood, index, prior), shares
-        found, _ = fixed.least(start)
+        found, _ = Fixed(likelihood, index, prior).least(shares)
         value = likelihood.n * (found - best) - drop
         return value if np.isfinite(value) else 1e300
 

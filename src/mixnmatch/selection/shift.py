@@ -45,8 +45,8 @@ class PriorEstimate:
         Frequencies that the map assumes: its mean prediction on the calibration set.
     interval : ndarray of shape (L, 2)
         Confidence interval of each frequency, for the chance in the new samples and in the calibration set; NaN for
-        other methods than "em".
-    confidence : float
+        other methods than "em", and where none was asked for.
+    confidence : float or None
         Confidence level of the intervals.
     p_value : float
         Of the hypothesis that nothing has shifted; NaN for other methods than "em".
@@ -67,7 +67,7 @@ class PriorEstimate:
     priors: Array
     source_priors: Array
     interval: Array
-    confidence: float
+    confidence: float | None
     p_value: float
     fit_p_value: float
     warnings: tuple[str, ...]
@@ -106,7 +106,8 @@ class PriorEstimate:
     def table(self) -> str:
         """The classes line by line, and the outcome of the tests."""
         width = max(5, *(len(str(name)) for name in self.classes.tolist()))
-        lines = [f"{'class':<{width}}  before     now  {self.confidence:.0%} interval"]
+        title = "" if self.confidence is None else f"{self.confidence:.0%} interval"
+        lines = [f"{'class':<{width}}  before     now  {title}".rstrip()]
         for name, before, now, (low, high) in zip(
             self.classes.tolist(), self.source_priors, self.priors, self.interval, strict=True
         ):
@@ -133,12 +134,13 @@ def estimate_priors(
     method: str = "em",
     sample_weight: Any = None,
     calibration: Any = None,
-    confidence: float = 0.95,
+    confidence: float | None = 0.95,
 ) -> PriorEstimate:
     r"""Estimate the class frequencies of new data from unlabelled scores.
 
     It assumes label shift: each class looks as it did in the calibration set, only the frequencies of the classes
-    differ. Of the calibration maps, ``bcts`` and ``vector`` suit it best; temperature scaling does not.
+    differ. The better the map, the better the estimate: ``sms``, ``vector`` or, with few samples, ``bcts`` suit it;
+    temperature scaling does not.
 
     Parameters
     ----------
@@ -153,8 +155,8 @@ def estimate_priors(
         Frequencies: a weight of k equals k repetitions of the sample.
     calibration : tuple (scores, y) or (scores, y, sample_weight), optional
         The calibration set, for maps that do not remember theirs and for the methods that need it.
-    confidence : float
-        Confidence level of the intervals.
+    confidence : float, optional
+        Confidence level of the intervals. None leaves them out, which is faster.
 
     Returns
     -------
@@ -201,7 +203,7 @@ def estimate_priors(
     if method not in METHODS:
         msg = f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}"
         raise ValueError(msg)
-    if not is_number(confidence) or not 0 < confidence < 1:
+    if confidence is not None and (not is_number(confidence) or not 0 < confidence < 1):
         msg = f"confidence must be a number between 0 and 1, got {confidence!r}"
         raise ValueError(msg)
     base, _ = base_and_ratios(fitted)
@@ -210,7 +212,7 @@ def estimate_priors(
     summary = summary_of(base, known)
     with single_threaded_blas():
         if method == "em":
-            return _maximum_likelihood(base, target, summary, float(confidence))
+            return _maximum_likelihood(base, target, summary, confidence)
         if known is None:
             msg = f'method="{method}" needs the calibration set: pass calibration=(scores, y)'
             raise ValueError(msg)
@@ -220,7 +222,7 @@ def estimate_priors(
         priors=priors,
         source_priors=summary.mean_prediction,
         interval=np.full((len(priors), 2), np.nan),
-        confidence=float(confidence),
+        confidence=confidence,
         p_value=np.nan,
         fit_p_value=np.nan,
         warnings=tuple(_doubts_about(base)),
@@ -231,7 +233,7 @@ def estimate_priors(
 
 
 def _maximum_likelihood(
-    base: CalibrationMap, target: Rows, summary: CalibrationSummary, confidence: float
+    base: CalibrationMap, target: Rows, summary: CalibrationSummary, confidence: float | None
 ) -> PriorEstimate:
     likelihood = PriorLikelihood.of(target.through(base), summary.mean_prediction)
     priors, gap = likelihood.maximise()
@@ -309,10 +311,11 @@ def _unlabelled(fitted: CalibrationMap, scores: Any, sample_weight: Any) -> Rows
 def _doubts_about(fitted: CalibrationMap) -> list[str]:
     if not _treats_classes_alike(fitted):
         return []
-    return [
+    text = (
         f"{type(fitted).__name__} has no class biases, so the estimated class frequencies can be far off; "
-        "calibrate with 'bcts' or 'vector' instead"
-    ]
+        "calibrate with 'sms', 'vector' or 'bcts' instead"
+    )
+    return [text]
 
 
 def _treats_classes_alike(fitted: Any) -> bool:
@@ -339,7 +342,9 @@ def _treats_classes_alike(fitted: Any) -> bool:
     return isinstance(fitted, alike)
 
 
-def _intervals(likelihood: PriorLikelihood, priors: Array, around: Uncertainty, confidence: float) -> Array:
+def _intervals(likelihood: PriorLikelihood, priors: Array, around: Uncertainty, confidence: float | None) -> Array:
+    if confidence is None:
+        return np.full((len(priors), 2), np.nan)
     from scipy.special import chdtri, expit, logit, ndtri
 
     z = float(ndtri((1 + confidence) / 2))

@@ -17,8 +17,8 @@ PULL = 10.0
 CONSTRAINT = 1e4
 
 
-class Objective(Protocol):
-    """A proper score of a weighted sum of members, on rows that the members have not seen."""
+class Convex(Protocol):
+    """A convex function of weights on the simplex: a mean over rows."""
 
     @property
     def n_members(self) -> int:
@@ -30,16 +30,20 @@ class Objective(Protocol):
         """Weights of the rows."""
         ...
 
-    def rows(self, weights: Array) -> Array:
-        """Loss of each row."""
-        ...
-
     def model(self, weights: Array) -> tuple[Array, Array]:
         """Gradient and Hessian of the mean loss."""
         ...
 
     def mean(self, weights: Array) -> float:
         """Mean loss."""
+        ...
+
+
+class Objective(Convex, Protocol):
+    """A proper score of a weighted sum of members, on rows that the members have not seen."""
+
+    def rows(self, weights: Array) -> Array:
+        """Loss of each row."""
         ...
 
     def some(self, members: NDArray[np.intp]) -> Objective:
@@ -135,7 +139,7 @@ def stack(
 
 
 def minimise(
-    objective: Objective, free: NDArray[np.intp], pull: float, iterations: int, start: Array | None = None
+    objective: Convex, free: NDArray[np.intp], pull: float, iterations: int, start: Array | None = None
 ) -> Array:
     """Weights on the simplex with the least mean loss, those of members that are not ``free`` being zero."""
     ridge, equal = pull / float(objective.weight.sum()), 1 / len(free)

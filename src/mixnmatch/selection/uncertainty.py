@@ -48,7 +48,7 @@ class Uncertainty:
         information = moments[1][CELLS:, CELLS:]
         size = len(priors)
         jitter = JITTER * max(float(np.trace(information)) / size, 1e-300)
-        inverse = np.linalg.inv(information + jitter * np.eye(size))
+        inverse = np.asarray(np.linalg.inv(information + jitter * np.eye(size)), dtype=np.float64)
         in_new = np.maximum(np.diag(inverse) - inside**2, 1e-300) / n
         in_source = np.diag(inverse @ moments[2][CELLS:, CELLS:] @ inverse) - noise
         total = in_new + np.maximum(in_source, 0)

@@ -1,0 +1,321 @@
+"""Estimated class frequencies under label shift: errors of this library, `abstention` and QuaPy on the same samples.
+
+    python benchmarks/label_shift.py FOLDER --shifted FILE.npz --output docs/results/label_shift.md \
+        --csv docs/results/label_shift.csv
+
+FOLDER holds files of scores (`logits` or `probs`, and `labels`), in pairs NAME_val.npz and NAME_test.npz or single ones
+that are cut at random. FILE.npz holds `probs_cal`, `labels_cal`, `probs_shifted` and `labels_shifted`. The peers are
+optional: pip install quapy abstention.
+
+For each repetition n samples (all there are, if fewer) are drawn without replacement to calibrate with, and class
+frequencies from a Dirichlet distribution; n samples of the test set are drawn with replacement in these frequencies.
+Error: mean over classes of the squared difference between estimated and true weights, a weight being the frequency of
+the class among the drawn samples divided by that in the calibration set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import mixnmatch as mm
+
+Estimator = Callable[[Any], Any]  # from scores of new samples to priors
+FILES = (
+    "focalcal_cifar10_densenet121",
+    "luferrer_psr_cifar10_resnet50",
+    "netcal_lenet-5-cifar-10",
+    "luferrer_pathmnist_resnet50",
+    "labelerrors_imdb",
+    "netcal_wideresnet-16-4-cifar-100",
+)
+ALPHAS, SIZES = (0.1, 1.0, 10.0), (500, 2000, 8000)
+MAPS = ("identity", "ts", "bcts", "vector", "svs", "sms")
+# KDEy compares all new samples with all known ones.
+KDEY_TO = 2000
+
+
+def log_softmax(scores: Any, *, logits: bool) -> Any:
+    """Log-probabilities in float64; zeros as the smallest positive probability of the table."""
+    u = np.asarray(scores, dtype=np.float64)
+    if not logits:
+        u = np.log(np.maximum(u, u[u > 0].min()))
+    u = u - u.max(axis=1, keepdims=True)
+    return u - np.log(np.exp(u).sum(axis=1, keepdims=True))
+
+
+def read(path: Path) -> tuple[Any, Any]:
+    with np.load(path, allow_pickle=False) as file:
+        logits = "logits" in file.files
+        return log_softmax(file["logits" if logits else "probs"], logits=logits), file["labels"].astype(int)
+
+
+def pools(folder: Path, name: str) -> tuple[Any, Any, Any, Any]:
+    """Scores and labels to calibrate and to test with."""
+    for first, second in (("val", "test"), ("val", "tst")):
+        pair = [folder / f"{name}_{part}.npz" for part in (first, second)]
+        if all(path.exists() for path in pair):
+            return (*read(pair[0]), *read(pair[1]))
+    x, y = read(folder / f"{name}.npz")
+    order = np.random.default_rng(0).permutation(len(y))
+    half = len(y) // 2
+    return x[order[:half]], y[order[:half]], x[order[half:]], y[order[half:]]
+
+
+def ours(x: Any, y: Any, maps: tuple[str, ...] = MAPS) -> Iterator[tuple[str, Estimator]]:
+    """Maximum likelihood after several maps, and two methods of moments, by this library."""
+    fitted = {name: mm.calibrator(name, logits=True).fit(x, y) for name in maps}
+    for name, each in fitted.items():
+        yield f"ours: EM + {name}", lambda new, each=each: mm.estimate_priors(each, new, confidence=None).priors
+    for method in ("bbse", "rlls") if "bcts" in maps else ():
+        settings = {"method": method, "calibration": (x, y)}
+        yield (
+            f"ours: {method.upper()}",
+            lambda new, settings=settings: mm.estimate_priors(fitted["bcts"], new, **settings).priors,
+        )
+
+
+def abstention_methods(x: Any, y: Any) -> Iterator[tuple[str, Estimator]]:
+    """`abstention`: EM after each of its calibrators, on calibrated probabilities, and BBSE."""
+    from abstention import calibration, label_shift
+
+    n_classes = x.shape[1]
+    labels = np.eye(n_classes)[y]
+    share = labels.mean(axis=0)
+    made = {
+        "BCTS": calibration.TempScaling(bias_positions="all"),
+        "VS": calibration.VectorScaling(),
+        "NBVS": calibration.NoBiasVectorScaling(),
+    }
+    calibrators: dict[str, Any] = {"none": lambda u: np.exp(u)}
+    for name, factory in made.items():
+        with suppress(Exception):  # some fits do not converge, which they say by an exception
+            calibrators[name] = factory(x, labels)
+    for name, calibrate in calibrators.items():
+        known = calibrate(x)
+
+        def em(new: Any, calibrate: Any = calibrate, known: Any = known) -> Any:
+            adapter = label_shift.EMImbalanceAdapter(max_iterations=1000)
+            found = adapter(tofit_initial_posterior_probs=calibrate(new), valid_posterior_probs=known)
+            return found.multipliers * known.mean(axis=0)
+
+        yield f"abstention: EM + {name}", em
+    for soft in (False, True):
+        known = calibrators.get("BCTS", calibrators["none"])(x)
+
+        def bbse(new: Any, soft: bool = soft, known: Any = known) -> Any:
+            adapter = label_shift.BBSEImbalanceAdapter(soft=soft)
+            calibrate = calibrators.get("BCTS", calibrators["none"])
+            return (
+                adapter(
+                    valid_labels=labels, tofit_initial_posterior_probs=calibrate(new), valid_posterior_probs=known
+                ).multipliers
+                * share
+            )
+
+        yield f"abstention: BBSE {'soft' if soft else 'hard'}", bbse
+
+
+def quapy_methods(x: Any, y: Any) -> Iterator[tuple[str, Estimator]]:
+    """QuaPy: its EMQ with calibration, adjusted counts and KDEy, on the probabilities of the network."""
+    import quapy as qp
+    from quapy.method.aggregative import ACC, EMQ, PACC, KDEyML
+    from sklearn.base import BaseEstimator, ClassifierMixin
+
+    qp.environ["N_JOBS"] = 1
+    p = np.exp(x)
+    n_classes = p.shape[1]
+
+    class Given(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+        """A fitted classifier whose features are its probabilities."""
+
+        def __init__(self) -> None:
+            self.classes_ = np.arange(n_classes)
+
+        def fit(self, X: Any, y: Any) -> Any:
+            return self
+
+        def predict_proba(self, X: Any) -> Any:
+            return X
+
+    settings = {"fit_classifier": False, "val_split": None}
+    made = {f"EMQ + {calib}": EMQ(Given(), calib=calib, exact_train_prev=False, **settings) for calib in ("bcts", "vs")}
+    made |= {"ACC": ACC(Given(), **settings), "PACC": PACC(Given(), **settings)}
+    if len(y) <= KDEY_TO:
+        made["KDEyML"] = KDEyML(Given(), **settings)
+    for name, quantifier in made.items():
+        known = p.argmax(axis=1) if name == "ACC" else p
+        try:
+            quantifier.aggregation_fit(known, y)
+        except Exception as error:
+            print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+            continue
+        yield (
+            f"QuaPy: {name}",
+            lambda new, quantifier=quantifier, hard=name == "ACC": quantifier.aggregate(
+                np.exp(new).argmax(axis=1) if hard else np.exp(new)
+            ),
+        )
+
+
+def peers() -> list[Callable[[Any, Any], Iterator[tuple[str, Estimator]]]]:
+    found = []
+    for module, methods in (("abstention", abstention_methods), ("quapy", quapy_methods)):
+        try:
+            __import__(module)
+        except ImportError:
+            print(f"{module} is not installed and left out", file=sys.stderr)
+        else:
+            found.append(methods)
+    return found
+
+
+def run(
+    folder: Path, name: str, repetitions: int, sizes: tuple[int, ...], maps: tuple[str, ...] | None
+) -> Iterator[dict[str, Any]]:
+    x, y, x_test, y_test = pools(folder, name)
+    n_classes = x.shape[1]
+    by_class = [np.flatnonzero(y_test == k) for k in range(n_classes)]
+    there = np.array([len(rows) > 0 for rows in by_class])
+    methods = [ours, *peers()] if maps is None else [partial(ours, maps=maps)]
+    repetitions = repetitions if n_classes < 100 else max(1, repetitions // 4)
+    for n in sizes:
+        for repetition in range(repetitions):
+            rng = np.random.default_rng([n, repetition])
+            pick = rng.choice(len(y), min(n, len(y)), replace=False)
+            frequency = np.bincount(y[pick], minlength=n_classes) / len(pick)
+            if (frequency[there] == 0).any():
+                frequency = np.maximum(frequency, 1 / len(pick))  # 100 classes and 500 samples: some have none
+            fitted = []
+            for library in methods:
+                fitted += list(library(x[pick], y[pick]))
+            for alpha in ALPHAS:
+                priors = np.zeros(n_classes)
+                priors[there] = rng.dirichlet(np.full(there.sum(), alpha))
+                labels = rng.choice(n_classes, n, p=priors)
+                rows = np.array([rng.choice(by_class[label]) for label in labels])
+                truth = np.bincount(labels, minlength=n_classes) / n / frequency
+                for method, estimate in fitted:
+                    start = time.process_time()
+                    try:
+                        weights = np.asarray(estimate(x_test[rows])) / frequency
+                        error = float(np.mean((weights[there] - truth[there]) ** 2))
+                    except Exception as problem:
+                        print(f"{name} {n} {alpha} {method}: {type(problem).__name__}: {problem}", file=sys.stderr)
+                        error = float("nan")
+                    seconds = time.process_time() - start
+                    yield {
+                        "file": name, "n": n, "alpha": alpha, "repetition": repetition, "method": method,
+                        "error": f"{error:.6g}", "seconds": f"{seconds:.4f}",
+                    }  # fmt: skip
+
+
+def shifted_accuracy(path: Path) -> list[tuple[str, float, float, float]]:
+    """Accuracy before and after adapting, and the estimated frequency of class 3."""
+    with np.load(path, allow_pickle=False) as file:
+        known, labels, new, truth = (file[k] for k in ("probs_cal", "labels_cal", "probs_shifted", "labels_shifted"))
+    found = []
+    for name in MAPS:
+        fitted = mm.calibrator(name).fit(known, labels)
+        adapted = fitted.adapt(unlabelled=new)
+        accuracy = [float((each.predict(new) == truth).mean()) for each in (fitted, adapted)]
+        found.append((name, *accuracy, float(mm.estimate_priors(fitted, new).priors[3])))
+    return found
+
+
+def mean_errors(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], float]:
+    """Mean error by file, n, alpha and method; failures count as infinite."""
+    groups: dict[tuple[Any, ...], list[float]] = {}
+    for row in rows:
+        key = (row["file"], int(row["n"]), float(row["alpha"]), row["method"])
+        groups.setdefault(key, []).append(float(row["error"]))
+    return {key: float(np.mean(np.nan_to_num(values, nan=np.inf))) for key, values in groups.items()}
+
+
+def page(rows: list[dict[str, Any]], shifted: list[tuple[str, float, float, float]]) -> str:
+    means = mean_errors(rows)
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    cases = sorted({key[:3] for key in means}, key=lambda case: (FILES.index(case[0]), case[1:]))
+    lines = ["## Mean over all settings", "", "| method | geometric mean of errors | mean rank | settings |"]
+    lines += ["|---|---|---|---|"]
+    ranks = {method: [] for method in methods}
+    for case in cases:
+        there = [method for method in methods if (*case, method) in means]
+        order = sorted(there, key=lambda method: means[*case, method])
+        for place, method in enumerate(order, 1):
+            ranks[method].append(place)
+    for method in sorted(methods, key=lambda m: np.mean(ranks[m])):
+        errors = [means[*case, method] for case in cases if (*case, method) in means]
+        centre = np.exp(np.mean(np.log(errors)))
+        lines.append(f"| {method} | {centre:.4f} | {np.mean(ranks[method]):.1f} | {len(errors)} |")
+    lines += ["", "## By file, n and alpha", "", "Mean squared error of weights.", ""]
+    lines += ["| file | n | alpha | ours, EM + bcts | best of ours | best of peers |", "|---|---|---|---|---|---|"]
+    for case in cases:
+        mine = {m: means[*case, m] for m in methods if m.startswith("ours") and (*case, m) in means}
+        theirs = {m: means[*case, m] for m in methods if not m.startswith("ours") and (*case, m) in means}
+        best = min(mine, key=lambda m: mine[m])
+        cells = [f"{mine['ours: EM + bcts']:.4g}", f"{mine[best]:.4g} ({best.removeprefix('ours: ')})"]
+        if theirs:
+            other = min(theirs, key=lambda m: theirs[m])
+            cells.append(f"{theirs[other]:.4g} ({other})")
+        lines.append(f"| {case[0]} | {case[1]} | {case[2]:g} | " + " | ".join(cells) + " |")
+    if shifted:
+        lines += ["", "## CIFAR-10 with 968 of 1000 samples of one class", ""]
+        lines += ["| map | accuracy | after adapting | estimated frequency (true: 0.968) |", "|---|---|---|---|"]
+        lines += [f"| {name} | {a:.3f} | {b:.3f} | {prior:.3f} |" for name, a, b, prior in shifted]
+    return "\n".join(lines) + "\n"
+
+
+def versions() -> str:
+    found = []
+    for name in ("abstention", "quapy"):
+        with suppress(Exception):
+            found.append(f"{name} {version(name)}")
+    return ", ".join([f"mixnmatch {mm.__version__}", *found])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--files", nargs="*", default=FILES)
+    parser.add_argument("--sizes", nargs="*", type=int, default=SIZES)
+    parser.add_argument("--repetitions", type=int, default=20, help="A quarter of it from 100 classes on.")
+    parser.add_argument("--maps", nargs="*", help="Only this library, with these maps; samples are the same.")
+    parser.add_argument("--shifted", type=Path)
+    parser.add_argument("--csv", type=Path, required=True, help="Rows are appended; those already there are kept.")
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--text", type=Path, help="Text to put before the tables.")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    fields = ["file", "n", "alpha", "repetition", "method", "error", "seconds"]
+    rows = list(csv.DictReader(options.csv.open())) if options.csv.exists() else []
+    done = {(row["file"], int(row["n"])) for row in rows}
+    with options.csv.open("a", newline="") as stream:
+        writer = csv.DictWriter(stream, fields, lineterminator="\n")
+        if not rows:
+            writer.writeheader()
+        for name in options.files:
+            sizes = tuple(n for n in options.sizes if (name, n) not in done)
+            for row in run(options.folder, name, options.repetitions, sizes, options.maps) if sizes else ():
+                writer.writerow(row)
+                rows.append({key: str(value) for key, value in row.items()})
+                stream.flush()
+    if options.output:
+        shifted = shifted_accuracy(options.shifted) if options.shifted else []
+        before = options.text.read_text() if options.text else "# Label shift\n"
+        options.output.write_text(f"{before}\nVersions: {versions()}.\n\n{page(rows, shifted)}")
+
+
+if __name__ == "__main__":
+    main()
