@@ -1,14 +1,17 @@
+import base64
 import json
 import os
+import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import mixnmatch as mm
-from mixnmatch._documents import checksum
 from mixnmatch._files import atomic_write
-from tests.conftest import make_problem
+from mixnmatch.persistence import MOST_BYTES, _checksum, read_header
+from tests.conftest import make_problem, softmax
 
 HERE = Path(__file__).parent
 
@@ -35,7 +38,7 @@ def rewrite(path, change):
     document = json.loads(path.read_text())
     document.pop("sha256")
     change(document)
-    document["sha256"] = checksum(document)
+    document["sha256"] = _checksum(document)
     path.write_text(json.dumps(document))
 
 
@@ -87,6 +90,186 @@ def test_deep_nesting_is_refused(tmp_path):
     (tmp_path / "x.json").write_text('{"format":' + "[" * 100_000 + "]" * 100_000 + "}")
     with pytest.raises(mm.MapFileError):
         mm.load(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize("depth", [150, 300, 480, 993, 2000])
+def test_any_depth_of_nesting_is_refused_in_words(saved, depth):
+    document = json.loads(saved.read_text())
+    document.pop("sha256")
+    text = json.dumps(document)[:-1] + ', "extra": ' + "[" * depth + "]" * depth + "}"
+    saved.write_text(text)
+    with pytest.raises(mm.MapFileError):
+        mm.load(saved)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes and devices of POSIX")
+def test_pipes_and_devices_are_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero", "/dev/null"):
+        with pytest.raises(mm.MapFileError, match="not a regular file"):
+            mm.load(path)
+    with pytest.raises((mm.MapFileError, IsADirectoryError)):
+        mm.load(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files with holes")
+def test_huge_files_are_refused_before_they_are_read(tmp_path):
+    path = tmp_path / "huge.json"
+    with path.open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    with pytest.raises(mm.MapFileError, match="larger than"):
+        mm.load(path)
+
+
+def test_metadata_come_back(saved, tmp_path):
+    fitted = mm.load(saved)
+    assert fitted.metadata_ == {}
+    given = {"model": "sha256:1f", "rows": 3, "nested": {"list": [1, 2.5, None, True, "é"]}, "numpy": np.float64(0.5)}
+    path = tmp_path / "with.json"
+    fitted.save(path, metadata=given)
+    again = mm.load(path)
+    assert again.metadata_ == {**given, "numpy": 0.5}
+    header = read_header(path)
+    assert header["metadata"] == again.metadata_
+    assert header == again.header_
+    assert header["summary"]["rows"] == 200
+    assert "map" not in header
+    again.save(tmp_path / "again.json")
+    assert mm.load(tmp_path / "again.json").metadata_ == again.metadata_
+    again.save(tmp_path / "none.json", metadata={})
+    assert mm.load(tmp_path / "none.json").metadata_ == {}
+
+
+def test_refitting_forgets_metadata(saved, tmp_path):
+    fitted = mm.load(saved)
+    fitted.save(saved, metadata={"model": "a"})
+    logits, y = make_problem(200, 4, seed=5)
+    again = mm.load(saved).fit(logits, y)
+    again.save(tmp_path / "new.json")
+    assert mm.load(tmp_path / "new.json").metadata_ == {}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "error"),
+    [({1: "a"}, TypeError), ({"a": {2: 3}}, TypeError), ({"a": object()}, TypeError), ({"a": np.nan}, ValueError)],
+)
+def test_metadata_that_cannot_be_saved(saved, metadata, error):
+    before = saved.read_bytes()
+    with pytest.raises(error, match="metadata"):
+        mm.load(saved).save(saved, metadata=metadata)
+    assert saved.read_bytes() == before
+
+
+def test_metadata_are_part_of_the_checksum(saved):
+    mm.load(saved).save(saved, metadata={"model": "right"})
+    saved.write_text(saved.read_text().replace("right", "wrong"))
+    with pytest.raises(mm.MapFileError, match="edited or damaged"):
+        read_header(saved)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        np.array([2**64 - 1, 2**63, 5], dtype=np.uint64),
+        np.array([1, 2, 3], dtype=np.uint64),
+        np.array([-(2**63), 0, 2**63 - 1]),
+        np.array(["a", "b\n", "é"]),
+        np.array([b"a", b"b", b"c"]),
+        ["x", "y", "z"],
+    ],
+    ids=str,
+)
+def test_names_of_classes_keep_their_value(tmp_path, names):
+    logits, y = make_problem(60, 3)
+    fitted = mm.TemperatureScaling(logits=True, classes=names).fit(logits, np.asarray(names)[y])
+    fitted.save(tmp_path / "map.json")
+    loaded = mm.load(tmp_path / "map.json")
+    assert loaded.classes_.tolist() == np.asarray(names).tolist()
+    assert loaded.predict(logits).tolist() == fitted.predict(logits).tolist()
+
+
+OUT_OF_RANGE = {
+    ("ts", "beta_"): -1.0,
+    ("ts", "probability_floor_"): 0.0,
+    ("ts", "total_weight_"): 0.0,
+    ("ets", "member_weights_"): [0.7, 0.7, -0.4],
+    ("ensemble-beta", "theta_"): [[-1.0, 1.0, 0.0]],
+    ("vector", "weight_"): [1e300, 1.0, 1.0],
+    ("matrix", "intercept_"): [0.0, 0.0],
+    ("iop", "slopes_"): [-1.0],
+    ("gpc", "deviation_"): [0.0],
+    ("auto", "member_weights_"): [2.0],
+}
+
+
+@pytest.mark.parametrize(("name", "key"), OUT_OF_RANGE)
+def test_attributes_out_of_range_are_refused(tmp_path, name, key):
+    logits, y = make_problem(40, 3)
+    path = tmp_path / "map.json"
+    mm.calibrator(name).fit(softmax(logits), y).save(path)
+    mm.load(path)
+    rewrite(path, lambda d: d["map"]["fitted"].update({key: _as_json(OUT_OF_RANGE[name, key])}))
+    with pytest.raises(mm.MapFileError, match=f"{key}|number"):
+        mm.load(path)
+
+
+@pytest.mark.parametrize("key", ["values_", "slopes_", "left_", "knots_"])
+@pytest.mark.parametrize("number", [-0.5, 1.5, 1e6])
+def test_functions_that_leave_the_unit_interval_are_refused(saved, key, number):
+    def change(document):
+        entry = pieces(document["map"])[key]["array"]
+        flat = _numbers_of(entry)
+        flat[-1] = number
+        document_entry = array("<f8", [len(flat)], values=flat.tolist())
+        pieces(document["map"])[key] = document_entry
+
+    rewrite(saved, change)
+    with pytest.raises(mm.MapFileError):
+        mm.load(saved)
+
+
+def _as_json(value):
+    if isinstance(value, float):
+        return value
+    return array("<f8", list(np.shape(value)), values=np.ravel(value).tolist())
+
+
+def _numbers_of(entry):
+    if "values" in entry:
+        return np.array(entry["values"], dtype=float)
+    return np.frombuffer(base64.b64decode(entry["base64"]), entry["dtype"]).copy()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 9, 10, 11, 14, 19, 20, 30, 50])
+def test_every_map_that_fits_saves_and_loads(tmp_path, n, n_classes):
+    logits, y = make_problem(n, n_classes, seed=n)
+    p = softmax(3 * logits)
+    path = tmp_path / "map.json"
+    fitted_names = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of small samples
+        for name in (line.name for line in mm.calibrators()):
+            try:
+                fitted = mm.calibrator(name).fit(p, y)
+            except ValueError:
+                continue
+            fitted_names.append(name)
+            fitted.save(path)
+            loaded = mm.load(path)
+            np.testing.assert_array_equal(loaded.predict_proba(p), fitted.predict_proba(p), err_msg=name)
+            loaded.save(path)
+            np.testing.assert_array_equal(mm.load(path).predict_proba(p), fitted.predict_proba(p), err_msg=name)
+    assert {"auto", "ts", "ets", "irm", "beta"} <= set(fitted_names)
+
+
+def test_unknown_losses_of_auto_stay_unknown(tmp_path):
+    logits, y = make_problem(6, 3)
+    fitted = mm.calibrator("auto", logits=True).fit(logits, y)
+    fitted.save(tmp_path / "auto.json")
+    loaded = mm.load(tmp_path / "auto.json")
+    assert np.isnan(loaded.loss_)
+    assert np.isnan(loaded.candidate_losses_).all()
 
 
 def test_newer_formats_are_refused(saved):

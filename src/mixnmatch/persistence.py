@@ -1,49 +1,43 @@
 """Saving and loading maps: one JSON file, versioned, with exact numbers and nothing that could run.
 
-A file holds a readable header and the map as a tree of ``{"type", "params", "fitted"}``. Only the classes listed here
-can be named in it, and only numbers, text and arrays of numbers can be in it. A checksum tells an edited or damaged
-file. Files of format version 1 will always load; a newer format is refused with a message.
+A file holds a readable header, the user's metadata and the map (:mod:`mixnmatch._map_json`). A checksum detects
+corruption. Only regular files up to a stated size are read. Files of format version 1 will always load; a newer format
+is refused with a message.
 """
 
 from __future__ import annotations
 
-import base64
+import hashlib
+import json
+import math
 import os
+from collections.abc import Mapping
 from os import PathLike
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mixnmatch._documents import read_document, write_document
+from mixnmatch._files import NotAPlainFileError, atomic_write, read_plain_file
+from mixnmatch._map_json import MapFileError, decode, encode
 from mixnmatch._version import __version__
 from mixnmatch.maps.base import CalibrationMap
-from mixnmatch.maps.summary import CalibrationSummary
+
+__all__ = ["MapFileError", "load", "read_header", "save"]
 
 FORMAT = "mixnmatch-map"
 VERSION = 1
-# Arrays up to this size are written as readable numbers, larger ones as base64 of little-endian bytes.
-READABLE = 64
-_COMMON = ("classes_", "n_classes_", "total_weight_")
-# What a map may have beside that; files of older versions have none.
-_OPTIONAL = ("summary_",)
-_SUMMARY = ("mean_prediction", "counts")
-_DTYPES = ("<f8", "<i8")
+# Larger files are refused before they are read.
+MOST_BYTES = 1 << 30
+# JSON nested deeper than this is refused; a composition of two maps is 4 deep, each further map adds 3.
+MOST_NESTING = 200
 
 
-class MapFileError(ValueError):
-    """A file does not hold a map that can be loaded; the message says why."""
-
-
-def _known() -> dict[str, type[CalibrationMap]]:
-    from mixnmatch.maps import SAVABLE
-
-    return {kind.__name__: kind for kind in SAVABLE}
-
-
-def save(fitted: CalibrationMap, path: str | PathLike[str]) -> None:
-    """Write a fitted map to ``path``, atomically: the file is the old one or the new one, never half of it."""
-    body = _encode(fitted)
+def to_bytes(fitted: CalibrationMap, *, metadata: Mapping[str, Any] | None = None) -> bytes:
+    """The file of a fitted map; see :func:`save`."""
+    if metadata is None:
+        metadata = getattr(fitted, "metadata_", {})
+    body = encode(fitted)
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -58,7 +52,29 @@ def save(fitted: CalibrationMap, path: str | PathLike[str]) -> None:
         },
         "map": body,
     }
-    write_document(path, document)
+    if metadata:
+        document["metadata"] = _plain_metadata(metadata)
+    if _nesting(document) > MOST_NESTING:
+        msg = f"the map or its metadata are nested more than {MOST_NESTING} levels deep and could not be loaded again"
+        raise ValueError(msg)
+    document["sha256"] = _checksum(document)
+    return json.dumps(document, indent=1, allow_nan=False).encode() + b"\n"
+
+
+def save(fitted: CalibrationMap, path: str | PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> None:
+    """Write a fitted map to ``path``, atomically: the file is the old one or the new one, never half of it.
+
+    Parameters
+    ----------
+    fitted : CalibrationMap
+        The map.
+    path : path
+        File to write.
+    metadata : mapping, optional
+        What else the file should say, such as the hash of a model or the name of a data set: text, numbers, lists and
+        mappings with text as keys. If not given, a map that was loaded keeps the metadata of its file.
+    """
+    atomic_write(Path(path), to_bytes(fitted, metadata=metadata))
 
 
 def _metrics(fitted: CalibrationMap) -> dict[str, float]:
@@ -66,8 +82,35 @@ def _metrics(fitted: CalibrationMap) -> dict[str, float]:
     return {"mean_loss": float(value)} if isinstance(value, float) and np.isfinite(value) else {}
 
 
+def _plain_metadata(value: Any, where: str = "metadata", depth: int = 0) -> Any:
+    """A copy of metadata made of plain values, or an error that says which one is not."""
+    if depth > MOST_NESTING:
+        msg = f"{where:.80} is nested too deeply"
+        raise ValueError(msg)
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                msg = f"{where} has the key {key!r:.80}; keys must be text"
+                raise TypeError(msg)
+        return {key: _plain_metadata(item, f"{where}[{key!r}]", depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain_metadata(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        msg = f"{where} is {value}, which JSON cannot hold; leave it out or write it as text"
+        raise ValueError(msg)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    msg = f"{where} is a {type(value).__name__}; metadata can be text, numbers, lists and mappings"
+    raise TypeError(msg)
+
+
 def load(path: str | PathLike[str]) -> CalibrationMap:
     """Read a map that :meth:`CalibrationMap.save` wrote.
+
+    The map has two attributes more than the one that was saved: ``header_``, what :func:`read_header` returns, and
+    ``metadata_``, the user's metadata.
 
     Raises
     ------
@@ -77,202 +120,105 @@ def load(path: str | PathLike[str]) -> CalibrationMap:
         If the file cannot be read.
     """
     name = os.fspath(path)
-    document = read_document(path, form=FORMAT, version=VERSION, what="map file", error=MapFileError)
+    document = _read_document(path)
     try:
-        return _checked(_decode(document.get("map")))
-    except MapFileError:
-        raise
-    except Exception as error:
+        made = _checked(decode(document.get("map")))
+    except MapFileError as error:
         msg = f"{name} does not hold a valid map: {error}"
         raise MapFileError(msg) from None
-
-
-def _encode(value: Any) -> Any:
-    if isinstance(value, CalibrationMap):
-        return _encode_map(value)
-    if isinstance(value, CalibrationSummary):
-        return {"summary": {name: _encode_array(getattr(value, name)) for name in _SUMMARY}}
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, np.ndarray):
-        return _encode_array(value)
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    if isinstance(value, int | np.integer):
-        return int(value)
-    if isinstance(value, float | np.floating):
-        return float(value) if np.isfinite(value) else {"float": repr(float(value))}
-    if isinstance(value, list | tuple):
-        return {"list": [_encode(item) for item in value]}
-    msg = f"{value!r:.80} cannot be saved: only maps of this library, numbers, text and arrays can"
-    raise TypeError(msg)
-
-
-def _encode_map(fitted: CalibrationMap) -> dict[str, Any]:
-    name = type(fitted).__name__
-    if _known().get(name) is not type(fitted):
-        msg = f"a {name} cannot be saved: it is not a map of this library"
-        raise TypeError(msg)
-    if not hasattr(fitted, "n_classes_"):
-        msg = f"{fitted!r:.80} is not fitted; fit it before saving"
-        raise ValueError(msg)
-    attributes = (*fitted._fitted, *_COMMON, *(name for name in _OPTIONAL if hasattr(fitted, name)))
-    params = fitted.get_params(deep=False)
-    return {
-        "type": name,
-        "params": {key: _encode_param(value) for key, value in params.items()},
-        "fitted": {key: _encode(getattr(fitted, key)) for key in attributes},
-    }
-
-
-def _encode_param(value: Any) -> Any:
-    if isinstance(value, CalibrationMap):
-        params = value.get_params(deep=False)
-        name = type(value).__name__
-        if _known().get(name) is not type(value):
-            msg = f"a {name} cannot be saved: it is not a map of this library"
-            raise TypeError(msg)
-        return {"unfitted": name, "params": {key: _encode_param(item) for key, item in params.items()}}
-    return _encode(value)
-
-
-def _encode_array(array: NDArray[Any]) -> dict[str, Any]:
-    if array.dtype.kind == "U":
-        return {"text": [str(item) for item in array]}
-    if array.dtype.kind not in "fiu":
-        msg = f"arrays of type {array.dtype} cannot be saved"
-        raise TypeError(msg)
-    dtype = "<f8" if array.dtype.kind == "f" else "<i8"
-    plain = np.ascontiguousarray(array, dtype=dtype)
-    header = {"dtype": dtype, "shape": list(plain.shape)}
-    if plain.size <= READABLE and np.isfinite(plain).all():
-        return {"array": header | {"values": plain.ravel().tolist()}}
-    return {"array": header | {"base64": base64.b64encode(plain.tobytes()).decode("ascii")}}
-
-
-def _decode(value: Any) -> Any:
-    if value is None or isinstance(value, bool | str | int | float):
-        return value
-    if not isinstance(value, dict):
-        msg = "an unexpected value"
-        raise MapFileError(msg)
-    keys = set(value)
-    if keys == {"type", "params", "fitted"}:
-        return _decode_map(value)
-    if keys == {"unfitted", "params"}:
-        return _class(value["unfitted"])(**_decode_params(value["params"]))
-    if keys == {"array"}:
-        return _decode_array(value["array"])
-    if keys == {"summary"}:
-        return _decode_summary(value["summary"])
-    if keys == {"text"}:
-        return np.array([_text(item) for item in value["text"]], dtype=str)
-    if keys == {"list"}:
-        return [_decode(item) for item in value["list"]]
-    if keys == {"float"} and value["float"] in ("inf", "-inf", "nan"):
-        return float(value["float"])
-    msg = f"an unexpected entry with keys {sorted(map(str, keys))}"
-    raise MapFileError(msg)
-
-
-def _text(item: Any) -> str:
-    if not isinstance(item, str):
-        msg = "a class name that is not text"
-        raise MapFileError(msg)
-    return item
-
-
-def _class(name: Any) -> type[CalibrationMap]:
-    kind = _known().get(name) if isinstance(name, str) else None
-    if kind is None:
-        msg = f"it names a map that does not exist: {name!r:.80}"
-        raise MapFileError(msg)
-    return kind
-
-
-def _decode_params(params: Any) -> dict[str, Any]:
-    if not isinstance(params, dict):
-        msg = "parameters that are not a table"
-        raise MapFileError(msg)
-    return {str(key): _decode(value) for key, value in params.items()}
-
-
-def _decode_map(value: dict[str, Any]) -> CalibrationMap:
-    kind = _class(value["type"])
-    made = kind(**_decode_params(value["params"]))
-    fitted = value["fitted"]
-    expected = {*kind._fitted, *_COMMON}
-    if not isinstance(fitted, dict) or set(fitted) - {*_OPTIONAL} != expected:
-        msg = f"the attributes of a {kind.__name__} are not {sorted(expected)}"
-        raise MapFileError(msg)
-    for key, item in fitted.items():
-        value = _decode(item)
-        if not _is_of_kind(value, _annotation(kind, key)):
-            msg = f"{key} of a {kind.__name__} is not of the right kind"
-            raise MapFileError(msg)
-        setattr(made, key, value)
-    classes = made.classes_
-    if not isinstance(classes, np.ndarray) or classes.ndim != 1 or made.n_classes_ != len(classes) or len(classes) < 2:
-        msg = "the number of classes does not fit their names"
-        raise MapFileError(msg)
-    for key in expected - {"classes_", "loss_"}:
-        item = getattr(made, key)
-        if isinstance(item, float | np.ndarray) and not np.isfinite(item).all():
-            msg = f"{key} of a {kind.__name__} is not finite"
-            raise MapFileError(msg)
-    summary = getattr(made, "summary_", None)
-    if summary is not None and len(summary.mean_prediction) != len(classes):
-        msg = "the summary of the calibration set is not of these classes"
-        raise MapFileError(msg)
-    made._check_fitted()
+    except Exception as error:
+        msg = f"{name} does not hold a valid map: {error!s:.500}"
+        raise MapFileError(msg) from None
+    made.header_ = _header(document)
+    made.metadata_ = made.header_["metadata"]
     return made
 
 
-def _decode_summary(value: Any) -> CalibrationSummary:
-    if not isinstance(value, dict) or set(value) != set(_SUMMARY):
-        msg = "a summary of the calibration set that is not complete"
+def read_header(path: str | PathLike[str]) -> dict[str, Any]:
+    """What a map file says about its map, without building the map.
+
+    Returns
+    -------
+    dict
+        ``format``, ``version``, ``library``, ``summary`` (method, number of rows and classes, metrics at the fit) and
+        ``metadata``.
+
+    Raises
+    ------
+    MapFileError
+        If the file is not a map file, or its checksum does not match.
+    OSError
+        If the file cannot be read.
+    """
+    return _header(_read_document(path))
+
+
+def _header(document: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {}, **{key: value for key, value in document.items() if key != "map"}}
+
+
+def _read_document(path: str | PathLike[str]) -> dict[str, Any]:
+    """The JSON of a map file, once format, version and checksum are found right."""
+    name = os.fspath(path)
+    try:
+        raw = read_plain_file(Path(path), MOST_BYTES)
+    except NotAPlainFileError as error:
+        raise MapFileError(str(error)) from None
+    try:
+        document = json.loads(raw.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
+    except (ValueError, RecursionError):
+        msg = f"{name} is not a map file: it is not JSON, or was cut short"
+        raise MapFileError(msg) from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        msg = f"{name} is not a map file of mixnmatch"
         raise MapFileError(msg)
-    arrays = {name: _decode(item) for name, item in value.items()}
-    if not all(isinstance(array, np.ndarray) and array.dtype.kind == "f" for array in arrays.values()):
-        msg = "a summary of the calibration set without numbers"
+    if _nesting(document) > MOST_NESTING:
+        msg = f"{name} is nested more than {MOST_NESTING} levels deep, which no map is"
         raise MapFileError(msg)
-    return CalibrationSummary(**arrays)
-
-
-def _annotation(kind: type, key: str) -> str:
-    """What a class says of an attribute."""
-    return next(str(found[key]) for base in kind.__mro__ if key in (found := vars(base).get("__annotations__", {})))
-
-
-def _is_of_kind(value: Any, annotation: str) -> bool:
-    """Whether a value is a number, text, an array or a map, whichever it should be."""
-    if annotation.startswith(("NDArray", "Array", "Vector")):
-        return isinstance(value, np.ndarray)
-    plain: dict[str, Any] = {"float": int | float, "int": int, "str": str, "str | None": str | None}
-    if annotation in plain:
-        return isinstance(value, plain[annotation]) and not isinstance(value, bool)
-    if annotation == "CalibrationSummary":
-        return isinstance(value, CalibrationSummary)
-    return isinstance(value, list if annotation.startswith("list") else CalibrationMap)
-
-
-def _decode_array(value: Any) -> NDArray[Any]:
-    if not isinstance(value, dict) or value.get("dtype") not in _DTYPES or not isinstance(value.get("shape"), list):
-        msg = "an array without a valid type and shape"
+    version = document.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        msg = f"{name} has no valid format version"
         raise MapFileError(msg)
-    shape = value["shape"]
-    if not all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in shape):
-        msg = "an array with an invalid shape"
+    if version > VERSION:
+        msg = f"{name} has format version {version}; this is {__version__}, which reads up to {VERSION}: update it"
         raise MapFileError(msg)
-    if set(value) == {"dtype", "shape", "values"} and isinstance(value["values"], list):
-        flat = np.array(value["values"], dtype=value["dtype"])
-    elif set(value) == {"dtype", "shape", "base64"}:
-        flat = np.frombuffer(base64.b64decode(value["base64"], validate=True), dtype=value["dtype"])
-    else:
-        msg = "an array without values"
+    if document.pop("sha256", None) != _checksum(document):
+        msg = f"{name} was edited or damaged: its checksum does not match"
         raise MapFileError(msg)
-    native = flat.astype(flat.dtype.newbyteorder("="))
-    return native.reshape(shape)
+    if not isinstance(document.get("metadata", {}), dict):
+        msg = f"{name} has metadata that are not a table"
+        raise MapFileError(msg)
+    return document
+
+
+def _nesting(document: Any) -> int:
+    """How many lists and tables are inside each other, counted without recursion."""
+    depth, level = 0, [document]
+    while level and depth <= MOST_NESTING:
+        level = [
+            item
+            for node in level
+            for item in (node.values() if isinstance(node, dict) else node)
+            if isinstance(item, dict | list)
+        ]
+        depth += 1
+    return depth
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not np.isfinite(value):  # such as 1e999: JSON has it, floats have not
+        raise ValueError(text)
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _checksum(document: dict[str, Any]) -> str:
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def _checked(made: Any) -> CalibrationMap:
@@ -280,12 +226,13 @@ def _checked(made: Any) -> CalibrationMap:
     if not isinstance(made, CalibrationMap):
         msg = "its content is not a map"
         raise MapFileError(msg)
-    made._check_params()
     classes = made.n_classes_
     # The uniform row, rows that are sure of a class, and one with small and large entries.
     steep = np.full((1, classes), 1e-3 / classes)
     steep[0, -1] += 1 - steep.sum()
     rows = np.concatenate([np.full((1, classes), 1 / classes), np.eye(min(classes, 3), classes), steep])
+    if made._input_settings()["logits"]:
+        rows *= 20
     result = made.predict_proba(rows)
     sound = result.shape == rows.shape and np.isfinite(result).all() and (result >= 0).all()
     if not sound or np.abs(result.sum(axis=1) - 1).max() > 1e-6:
