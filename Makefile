@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+TORCH := torch==2.13.0
+# Tests run in parallel on as many cores as there are.
+JOBS ?= auto
 
 .PHONY: demo test fuzz audit check lowest docs parity bench bench-quick bench-ratios clean
 
@@ -11,15 +14,21 @@ $(VENV)/core: pyproject.toml
 	$(PIP) install --editable ".[fast,plot]"
 	touch $@
 
+# Everything that `make test`, `make check` and `make docs` use. Torch is pinned to a release whose CPU build suffices. A
+# browser cannot be had from a Python package: it is installed where that is possible, and its tests say so where not.
 $(VENV)/all: pyproject.toml $(VENV)/core
+	$(PIP) install $(TORCH)
 	$(PIP) install --editable ".[fast,plot,parquet,test,dev,docs]"
+	command -v chromium >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
+	  && apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium >/dev/null; } \
+	  || echo "no chromium here: the browser tests of the report will be skipped"
 	touch $@
 
 demo: $(VENV)/core  ## calibrate the embedded sample and write a report to out/
 	$(BIN)/mixnmatch demo --output out --force
 
-test: $(VENV)/all  ## all tests
-	$(BIN)/python -m pytest
+test: $(VENV)/all  ## all tests, and how much of the code they cover
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --cov=mixnmatch --cov-report=term:skip-covered
 
 fuzz: $(VENV)/all  ## every public entry and every reader of files under random attack: 100000 cases, new ones each time
 	MIXNMATCH_FUZZ=100000 $(BIN)/python -m pytest tests/fuzz -rN
@@ -28,10 +37,11 @@ audit: $(VENV)/all  ## known vulnerabilities of what is installed; asks the vuln
 	$(PIP) install pip-audit
 	$(BIN)/pip-audit --skip-editable
 
-check: $(VENV)/all  ## style and types
+check: $(VENV)/all  ## style, types, and which layer may import which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 docs: $(VENV)/all  ## the documentation site, warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going docs site
@@ -43,7 +53,7 @@ lowest:  ## all tests with the lowest versions that pyproject.toml admits
 
 parity:  ## what other packages say of the same data, into parity/values.json
 	$(PYTHON) -m venv .venv-parity
-	.venv-parity/bin/python -m pip --quiet install torch==2.13.0
+	.venv-parity/bin/python -m pip --quiet install $(TORCH)
 	.venv-parity/bin/python -m pip --quiet install --requirement parity/requirements.txt
 	.venv-parity/bin/python parity/make_values.py
 

@@ -39,7 +39,7 @@ def irm() -> mm.CalibrationMap:
 
 
 def sms(logits: bool) -> mm.CalibrationMap:
-    return mm.StructuredMatrixScaling(logits=logits)
+    return mm.maps.StructuredMatrixScaling(logits=logits)
 
 
 def methods() -> dict[str, Build]:

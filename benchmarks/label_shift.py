@@ -1,7 +1,7 @@
 """Estimated class frequencies under label shift: errors of this library, `abstention` and QuaPy on the same samples.
 
-    python benchmarks/label_shift.py FOLDER --shifted FILE.npz --output docs/results/label_shift.md \
-        --csv docs/results/label_shift.csv
+    python benchmarks/label_shift.py FOLDER --shifted FILE.npz --runs RUNS.csv --csv docs/results/label_shift.csv \
+        --output docs/results/label_shift.md
 
 FOLDER holds files of scores (`logits` or `probs`, and `labels`), in pairs NAME_val.npz and NAME_test.npz or single ones
 that are cut at random. FILE.npz holds `probs_cal`, `labels_cal`, `probs_shifted` and `labels_shifted`. The peers are
@@ -234,47 +234,68 @@ def shifted_accuracy(path: Path) -> list[tuple[str, float, float, float]]:
     return found
 
 
-def mean_errors(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], float]:
-    """Mean error by file, n, alpha and method; failures count as infinite."""
+def mean_errors(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], tuple[float, float, int]]:
+    """Mean error, its standard error and repetitions by file, n, alpha and method; failures count as infinite."""
     groups: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:
         key = (row["file"], int(row["n"]), float(row["alpha"]), row["method"])
         groups.setdefault(key, []).append(float(row["error"]))
-    return {key: float(np.mean(np.nan_to_num(values, nan=np.inf))) for key, values in groups.items()}
+    found = {}
+    for key, values in groups.items():
+        errors = np.nan_to_num(values, nan=np.inf)
+        finite = np.isfinite(errors).all() and len(errors) > 1
+        spread = float(np.std(errors, ddof=1) / np.sqrt(len(errors))) if finite else float("nan")
+        found[key] = float(np.mean(errors)), spread, len(errors)
+    return found
 
 
 def page(rows: list[dict[str, Any]], shifted: list[tuple[str, float, float, float]]) -> str:
-    means = mean_errors(rows)
+    means = {key: found[0] for key, found in mean_errors(rows).items()}
     methods = list(dict.fromkeys(row["method"] for row in rows))
     cases = sorted({key[:3] for key in means}, key=lambda case: (FILES.index(case[0]), case[1:]))
-    lines = ["## Mean over all settings", "", "| method | geometric mean of errors | mean rank | settings |"]
-    lines += ["|---|---|---|---|"]
-    ranks = {method: [] for method in methods}
-    for case in cases:
-        there = [method for method in methods if (*case, method) in means]
-        order = sorted(there, key=lambda method: means[*case, method])
-        for place, method in enumerate(order, 1):
-            ranks[method].append(place)
-    for method in sorted(methods, key=lambda m: np.mean(ranks[m])):
-        errors = [means[*case, method] for case in cases if (*case, method) in means]
-        centre = np.exp(np.mean(np.log(errors)))
-        lines.append(f"| {method} | {centre:.4f} | {np.mean(ranks[method]):.1f} | {len(errors)} |")
-    lines += ["", "## By file, n and alpha", "", "Mean squared error of weights.", ""]
-    lines += ["| file | n | alpha | ours, EM + bcts | best of ours | best of peers |", "|---|---|---|---|---|---|"]
+    lines = [*overall(means, methods, cases), "", "## By file, n and alpha", "", "Mean squared error of weights.", ""]
+    lines += [
+        "| file | n | alpha | ours, EM + bcts | ours, EM + sms | best of ours | best of peers |",
+        "|---" * 7 + "|",
+    ]
     for case in cases:
         mine = {m: means[*case, m] for m in methods if m.startswith("ours") and (*case, m) in means}
         theirs = {m: means[*case, m] for m in methods if not m.startswith("ours") and (*case, m) in means}
-        best = min(mine, key=lambda m: mine[m])
-        cells = [f"{mine['ours: EM + bcts']:.4g}", f"{mine[best]:.4g} ({best.removeprefix('ours: ')})"]
-        if theirs:
-            other = min(theirs, key=lambda m: theirs[m])
-            cells.append(f"{theirs[other]:.4g} ({other})")
+        cells = [
+            f"{mine[f'ours: EM + {name}']:.4g}" if f"ours: EM + {name}" in mine else "" for name in ("bcts", "sms")
+        ]
+        for group in filter(None, (mine, theirs)):
+            best = min(group, key=lambda m, group=group: group[m])
+            cells.append(f"{group[best]:.4g} ({best.removeprefix('ours: ')})")
         lines.append(f"| {case[0]} | {case[1]} | {case[2]:g} | " + " | ".join(cells) + " |")
     if shifted:
         lines += ["", "## CIFAR-10 with 968 of 1000 samples of one class", ""]
         lines += ["| map | accuracy | after adapting | estimated frequency (true: 0.968) |", "|---|---|---|---|"]
         lines += [f"| {name} | {a:.3f} | {b:.3f} | {prior:.3f} |" for name, a, b, prior in shifted]
     return "\n".join(lines) + "\n"
+
+
+def overall(means: dict[tuple[Any, ...], float], methods: list[str], cases: list[tuple[Any, ...]]) -> list[str]:
+    """Errors relative to one method and mean ranks, in the settings that all methods were run in."""
+    sometimes = [m for m in methods if sum((*case, m) in means for case in cases) < 0.8 * len(cases)]
+    always = [m for m in methods if m not in sometimes]
+    common = [case for case in cases if all((*case, m) in means for m in always)]
+    against = "ours: EM + bcts"
+    lines = [f"## All {len(common)} settings that all methods but {' and '.join(sometimes)} were run in", ""]
+    lines += [f"| method | error relative to {against} (geometric mean) | mean rank |", "|---|---|---|"]
+    rank = {m: np.mean([sum(means[*c, o] < means[*c, m] for o in always) + 1 for c in common]) for m in always}
+    for method in sorted(always, key=lambda m: rank[m]):
+        ratio = np.exp(np.mean([np.log(means[*case, method] / means[*case, against]) for case in common]))
+        lines.append(f"| {method} | {ratio:.2f} | {rank[method]:.1f} |")
+    return lines
+
+
+def write_means(path: Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("w", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["file", "n", "alpha", "method", "mean_error", "standard_error", "repetitions"])
+        for key, (mean, error, count) in mean_errors(rows).items():
+            writer.writerow([*key[:2], f"{key[2]:g}", key[3], f"{mean:.5g}", f"{error:.3g}", count])
 
 
 def versions() -> str:
@@ -293,15 +314,16 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=20, help="A quarter of it from 100 classes on.")
     parser.add_argument("--maps", nargs="*", help="Only this library, with these maps; samples are the same.")
     parser.add_argument("--shifted", type=Path)
-    parser.add_argument("--csv", type=Path, required=True, help="Rows are appended; those already there are kept.")
+    parser.add_argument("--runs", type=Path, required=True, help="CSV of all runs; those already there are kept.")
+    parser.add_argument("--csv", type=Path, help="CSV of the means.")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--text", type=Path, help="Text to put before the tables.")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     fields = ["file", "n", "alpha", "repetition", "method", "error", "seconds"]
-    rows = list(csv.DictReader(options.csv.open())) if options.csv.exists() else []
+    rows = list(csv.DictReader(options.runs.open())) if options.runs.exists() else []
     done = {(row["file"], int(row["n"])) for row in rows}
-    with options.csv.open("a", newline="") as stream:
+    with options.runs.open("a", newline="") as stream:
         writer = csv.DictWriter(stream, fields, lineterminator="\n")
         if not rows:
             writer.writeheader()
@@ -311,6 +333,8 @@ def main() -> None:
                 writer.writerow(row)
                 rows.append({key: str(value) for key, value in row.items()})
                 stream.flush()
+    if options.csv:
+        write_means(options.csv, rows)
     if options.output:
         shifted = shifted_accuracy(options.shifted) if options.shifted else []
         before = options.text.read_text() if options.text else "# Label shift\n"

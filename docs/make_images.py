@@ -5,16 +5,20 @@ What shows data comes from the embedded sample, so that anyone gets the same pic
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 
 from matplotlib.figure import Figure
 
-from mixnmatch import MapDisplay, ReliabilityDisplay, calibrator, load_sample
+from mixnmatch import ReliabilityDisplay, calibrator, load_sample
+from mixnmatch.decisions import DecisionDisplay, RiskCoverageDisplay, coverage_for
+from mixnmatch.maps.display import MapDisplay
 from mixnmatch.selection import compare, learning_curve
 
 FOLDER = Path(__file__).parent / "images"
@@ -62,6 +66,24 @@ def maps() -> None:
         fitted = calibrator(name, logits=True).fit(sample.logits_cal, sample.labels_cal)
         options = {"classes": [3, 5, 9]} if name == "irova" else {}
         save(MapDisplay.from_map(fitted, **options), f"map-{name}.png")
+
+
+def decisions() -> None:
+    """Cost over thresholds of the generated payments of docs/decisions.md, and risk over coverage of the sample."""
+    page = (FOLDER.parent / "decisions.md").read_text(encoding="utf-8")
+    shared: dict[str, Any] = {}
+    first, second = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[:2]
+    exec(first, shared)
+    exec(second, shared)
+    both = {"raw": shared["scores"], "calibrated": shared["calibrated"]}
+    thresholds = np.linspace(0.005, 0.5, 100)
+    save(DecisionDisplay.compare(shared["y"], both, kind="cost", thresholds=thresholds), "decision-cost.png")
+    sample = load_sample()
+    fitted = calibrator("ets", logits=True).fit(sample.logits_cal, sample.labels_cal)
+    p = fitted.predict_proba(sample.logits_eval)
+    allowed = coverage_for(p, sample.labels_eval, risk=0.1)
+    display = RiskCoverageDisplay.from_predictions(sample.labels_eval, p, name="LeNet-5", guarantee=allowed)
+    save(display, "risk-coverage.png")
 
 
 # What is learned is drawn in this colour (Okabe and Ito's vermillion), all else in grey.
@@ -147,6 +169,7 @@ if __name__ == "__main__":
     comparison()
     learning()
     maps()
+    decisions()
     model_ensemble()
     data_ensemble()
     composition()

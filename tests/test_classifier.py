@@ -1,20 +1,25 @@
+import warnings
+
 import numpy as np
 import pytest
 import sklearn
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import make_classification
+from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score, cross_validate, train_test_split
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mixnmatch import CalibratedClassifier, Isotonic, OneVsAll, TemperatureScaling
+from mixnmatch import CalibratedClassifier, Isotonic, OneVsAll, TemperatureScaling, load
+from mixnmatch.maps.base import CalibrationMap
+from tests.maps.expressions import ALL, expression
 
 sklearn_version = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
 
@@ -22,6 +27,7 @@ sklearn_version = tuple(int(part) for part in sklearn.__version__.split(".")[:2]
 @parametrize_with_checks(
     [
         CalibratedClassifier(LogisticRegression(max_iter=200), cv=2),
+        CalibratedClassifier(LogisticRegression(max_iter=200), map="ets", cv=2),
         CalibratedClassifier(GaussianNB(), map="irm", cv=2, ensemble=True),
         CalibratedClassifier(LogisticRegression(max_iter=200), map=TemperatureScaling() >> OneVsAll(Isotonic()), cv=2),
     ]
@@ -62,7 +68,7 @@ def test_decision_function_is_taken_as_logits(blobs):
     X, X_test, y, _ = blobs
     model = CalibratedClassifier(LinearSVC(), map="ts").fit(X, y)
     estimator, fitted = model.pairs_[0]
-    assert fitted.logits
+    assert fitted.takes_logits
     by_hand = fitted.predict_proba(estimator.decision_function(X_test))
     np.testing.assert_array_equal(model.predict_proba(X_test), by_hand)
     binary = CalibratedClassifier(LinearSVC(), map="platt").fit(X, y == "ant")
@@ -109,8 +115,6 @@ def test_sample_weight_reaches_estimator_and_map(blobs):
 
 @pytest.mark.parametrize("module, name", [("xgboost", "XGBClassifier"), ("lightgbm", "LGBMClassifier")])
 def test_boosting_libraries(blobs, module, name):
-    import warnings
-
     kind = getattr(pytest.importorskip(module), name)
     quiet = {"verbose": -1} if module == "lightgbm" else {"verbosity": 0}
     X, X_test, y, _ = blobs
@@ -135,3 +139,229 @@ def test_errors_name_the_cause(blobs):
         CalibratedClassifier(GaussianNB(), map="tss").fit(X, y)
     with pytest.raises(ValueError, match="scores must be one of"):
         CalibratedClassifier(GaussianNB(), scores="logits").fit(X, y)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_map_takes_margins_and_probabilities(name):
+    X, y = make_classification(120, 5, n_informative=4, n_redundant=0, n_classes=3, random_state=1)
+    for estimator, logits in ((LinearSVC(random_state=0), True), (GaussianNB(), False)):
+        model = CalibratedClassifier(estimator, map=_for_classifier(name), cv=2).fit(X, np.array(["a", "b", "c"])[y])
+        fitted_estimator, fitted = model.pairs_[0]
+        assert fitted.takes_logits == logits
+        assert fitted.classes_.tolist() == ["a", "b", "c"]
+        p = model.predict_proba(X)
+        np.testing.assert_allclose(p.sum(axis=1), 1)
+        scores = fitted_estimator.decision_function(X) if logits else fitted_estimator.predict_proba(X)
+        np.testing.assert_array_equal(p, fitted.predict_proba(scores))
+
+
+def _for_classifier(name):
+    """Short names stay names."""
+    made = expression(name)
+    return name if not isinstance(name, CalibrationMap) and " " not in name and name != "pooled" else made
+
+
+def test_the_default_map_goes_by_the_number_of_classes(blobs):
+    X, _, y, _ = blobs
+    three = CalibratedClassifier(GaussianNB()).fit(X, y).pairs_[0][1]
+    assert type(three).__name__ == "EnsembleTemperatureScaling"
+    two = CalibratedClassifier(GaussianNB()).fit(X, y == "ant").pairs_[0][1]
+    assert type(two.map).__name__ == "BetaScaling"
+
+
+@pytest.mark.parametrize("load_data", [load_iris, load_digits])
+@pytest.mark.parametrize("wrap", [lambda e: e, lambda e: make_pipeline(StandardScaler(), e)])
+def test_pairwise_decision_functions_are_turned_into_votes(load_data, wrap):
+    X, y = load_data(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(X[:600], y[:600], random_state=0)
+    pairwise, plain = (
+        CalibratedClassifier(wrap(SVC(decision_function_shape=shape)), cv=3).fit(X, y) for shape in ("ovo", "ovr")
+    )
+    np.testing.assert_array_equal(pairwise.predict_proba(X_test), plain.predict_proba(X_test))
+    assert pairwise.score(X_test, y_test) > 0.9
+
+
+@pytest.mark.parametrize("wrap", [lambda e: e, lambda e: make_pipeline(StandardScaler(), make_pipeline(e))])
+def test_weights_reach_the_last_step_of_a_pipeline(blobs, wrap):
+    """A weight of two equals two copies, in the estimator too."""
+    X, _, y, _ = blobs
+    rng = np.random.default_rng(0)
+    weight = rng.integers(1, 4, len(y)).astype(float)
+    seen = []
+
+    class Watched(LogisticRegression):
+        def fit(self, X, y, sample_weight=None):
+            seen.append(None if sample_weight is None else np.array(sample_weight))
+            return super().fit(X, y, sample_weight)
+
+    cv = [(np.arange(300), np.arange(300, len(y)))]
+    CalibratedClassifier(wrap(Watched()), map="ts", cv=cv).fit(X, y, weight)
+    np.testing.assert_array_equal(seen[0], weight[:300])
+    np.testing.assert_array_equal(seen[1], weight)
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_weights_that_an_estimator_cannot_take_are_said(blobs, routing):
+    with sklearn.config_context(enable_metadata_routing=routing):
+        weights_are_missed(*blobs)
+
+
+def weights_are_missed(X, _, y, __):
+    weight = np.ones(len(y))
+    scaler = StandardScaler()
+    if sklearn.get_config()["enable_metadata_routing"]:
+        scaler.set_fit_request(sample_weight=False)
+    for estimator in (KNeighborsClassifier(), make_pipeline(scaler, KNeighborsClassifier())):
+        with pytest.warns(UserWarning, match="KNeighborsClassifier does not take sample_weight") as caught:
+            CalibratedClassifier(estimator, map="ts").fit(X, y, weight)
+        assert caught[0].filename == __file__
+    fitted = KNeighborsClassifier().fit(X, y)
+    CalibratedClassifier(FrozenEstimator(fitted), map="ts").fit(X, y, weight)  # nothing to fit with them
+
+
+class Remembering(ClassifierMixin, BaseEstimator):
+    """A classifier that keeps what its fit was given."""
+
+    def fit(self, X, y, sample_weight=None, colour=None):
+        self.given_ = {"sample_weight": sample_weight, "colour": colour}
+        self.rows_ = np.asarray(X)[:, 0].astype(int)
+        self.inside_ = LogisticRegression().fit(X, y)
+        self.classes_ = self.inside_.classes_
+        return self
+
+    def predict_proba(self, X):
+        return self.inside_.predict_proba(X)
+
+
+@pytest.fixture
+def grouped():
+    """Features whose first column is the index of the sample, labels and groups."""
+    rng = np.random.default_rng(0)
+    X = np.c_[np.arange(80), rng.normal(size=(80, 2))]
+    return X, (X[:, 1] + rng.normal(size=80) > 0).astype(int), np.arange(80) // 8
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_groups_reach_the_splitter(grouped, routing):
+    X, y, groups = grouped
+    with sklearn.config_context(enable_metadata_routing=routing):
+        model = CalibratedClassifier(Remembering(), map="ts", cv=GroupKFold(4), ensemble=True).fit(X, y, groups=groups)
+        for estimator, _ in model.pairs_:
+            outside = np.setdiff1d(np.arange(80), estimator.rows_)
+            assert not set(groups[outside]) & set(groups[estimator.rows_])
+            assert 16 <= len(outside) <= 24
+        with pytest.raises(ValueError, match="inconsistent numbers"):
+            model.fit(X, y, groups=groups[:-1])
+
+
+def test_groups_that_a_splitter_ignores_are_said(grouped):
+    X, y, groups = grouped
+    with pytest.warns(UserWarning, match="groups parameter is ignored"):
+        CalibratedClassifier(Remembering(), map="ts").fit(X, y, groups=groups)
+
+
+def test_metadata_are_routed(grouped):
+    X, y, groups = grouped
+    weight, colour = np.arange(80.0) + 1, np.arange(80) % 3
+    with sklearn.config_context(enable_metadata_routing=True):
+        inner = Remembering().set_fit_request(sample_weight=True, colour=True)
+        model = CalibratedClassifier(inner, map="ts", cv=GroupKFold(4))
+        model.set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
+        model.fit(X, y, sample_weight=weight, colour=colour, groups=groups)
+        given = model.pairs_[0][0].given_
+        np.testing.assert_array_equal(given["sample_weight"], weight)
+        np.testing.assert_array_equal(given["colour"], colour)
+        assert model.pairs_[0][1].total_weight_ == weight.sum()
+        # From outside: a cross-validation hands the metadata of its training samples on.
+        found = cross_validate(
+            model, X, y, cv=GroupKFold(5), params={"sample_weight": weight, "groups": groups}, return_estimator=True
+        )
+        for each in found["estimator"]:
+            rows = each.pairs_[0][0].rows_
+            np.testing.assert_array_equal(each.pairs_[0][0].given_["sample_weight"], weight[rows])
+            assert each.pairs_[0][1].total_weight_ == weight[rows].sum()
+        unset = CalibratedClassifier(Remembering(), map="ts")
+        with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError, match="sample_weight"):
+            unset.fit(X, y, sample_weight=weight)
+        refused = CalibratedClassifier(Remembering().set_fit_request(sample_weight=False, colour=False), map="ts")
+        refused.fit(X, y, sample_weight=weight)
+        assert refused.pairs_[0][0].given_["sample_weight"] is None
+        assert refused.pairs_[0][1].total_weight_ == weight.sum()
+        CalibratedClassifier(map="ts").fit(X[:, 1:], y, sample_weight=weight)
+
+
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_jobs_do_not_change_the_result(blobs, ensemble):
+    X, X_test, y, _ = blobs
+    one, two = (
+        CalibratedClassifier(LogisticRegression(), map="ets", cv=3, ensemble=ensemble, n_jobs=jobs).fit(X, y)
+        for jobs in (None, 2)
+    )
+    np.testing.assert_array_equal(one.predict_proba(X_test), two.predict_proba(X_test))
+
+
+@pytest.mark.parametrize(
+    "names, saved",
+    [
+        (["ant", "bee", "cat"], ["ant", "bee", "cat"]),
+        (np.array(["ant", "bee", "cat"], dtype=object), ["ant", "bee", "cat"]),
+        ([5, 7, 11], [5, 7, 11]),
+        ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]),
+    ],
+)
+def test_saved_maps_know_the_classes(blobs, tmp_path, names, saved):
+    X, X_test, y, _ = blobs
+    labels = np.asarray(names)[np.unique(y, return_inverse=True)[1]]
+    model = CalibratedClassifier(LogisticRegression(), map="irova-ts").fit(X, labels)
+    assert model.save(tmp_path / "map.json") == [tmp_path / "map.json"]
+    loaded = load(tmp_path / "map.json")
+    assert loaded.classes_.tolist() == saved
+    scores = model.pairs_[0][0].decision_function(X_test)
+    np.testing.assert_array_equal(loaded.predict_proba(scores), model.predict_proba(X_test))
+    np.testing.assert_array_equal(loaded.predict(scores).astype(str), model.predict(X_test).astype(str))
+
+
+def test_truth_values_as_classes(blobs, tmp_path):
+    X, X_test, y, _ = blobs
+    model = CalibratedClassifier(GaussianNB()).fit(X, y == "ant")
+    assert model.predict(X_test).dtype == bool
+    model.save(tmp_path / "map.json")
+    assert load(tmp_path / "map.json").classes_.tolist() == [0, 1]
+
+
+def test_an_ensemble_saves_a_map_for_each_fold(blobs, tmp_path):
+    X, X_test, y, _ = blobs
+    model = CalibratedClassifier(GaussianNB(), map="ts", cv=3, ensemble=True).fit(X, y)
+    files = model.save(tmp_path / "map.json")
+    assert [file.name for file in files] == ["map-0.json", "map-1.json", "map-2.json"]
+    parts = [
+        load(file).predict_proba(pair[0].predict_proba(X_test)) for file, pair in zip(files, model.pairs_, strict=True)
+    ]
+    np.testing.assert_array_equal(np.mean(parts, axis=0), model.predict_proba(X_test))
+
+
+def test_one_class_is_refused(blobs):
+    X, _, y, _ = blobs
+    with pytest.raises(ValueError, match="all samples are of one class, 'ant'"):
+        CalibratedClassifier(GaussianNB()).fit(X, np.full(len(y), "ant"))
+    with pytest.raises(ValueError, match="one class, 'bee'"):
+        CalibratedClassifier(GaussianNB()).fit(X, y, (y == "bee").astype(float))
+    with pytest.raises(ValueError, match="weight"):
+        CalibratedClassifier(GaussianNB()).fit(X, y, np.zeros(len(y)))
+    fitted = FrozenEstimator(GaussianNB().fit(X, y))
+    with pytest.raises(ValueError, match="one class, 'cat'"):
+        CalibratedClassifier(fitted).fit(X[y == "cat"], y[y == "cat"])
+    order = np.argsort(y)
+    folds = [(order[100:], order[:100]), (order[:-100], order[-100:])]
+    with pytest.warns(UserWarning, match=r"all labels are of class '(ant|cat)'"):
+        CalibratedClassifier(GaussianNB(), cv=folds, ensemble=True).fit(X, y)
+
+
+def test_a_map_for_logits_is_copied_for_probabilities(blobs):
+    X, X_test, y, _ = blobs
+    given = TemperatureScaling(logits=True, classes=["x", "y", "z"])
+    model = CalibratedClassifier(GaussianNB(), map=given).fit(X, y)
+    plain = CalibratedClassifier(GaussianNB(), map="ts").fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X_test), plain.predict_proba(X_test))
+    assert given.logits
+    assert not hasattr(given, "classes_")

@@ -11,7 +11,7 @@ import pytest
 
 import mixnmatch as mm
 from mixnmatch import evaluation
-from mixnmatch.registry import REGISTRY
+from mixnmatch.maps.registry import METHODS
 from mixnmatch.selection import compare
 
 from .conftest import make_problem, softmax
@@ -83,7 +83,7 @@ FOR_TWO = ("ts", "ets", "platt", "beta", "svs", "isotonic", "histogram", "bbq", 
 
 
 def test_all_maps_agree_with_memory(client, tables, files):
-    problems = [(name, *tables[4], *files[4]) for name in REGISTRY if name != "auto"]
+    problems = [(name, *tables[4], *files[4]) for name in METHODS if name != "auto"]
     problems += [(name, *tables[2], *files[2]) for name in FOR_TWO]
     with ThreadPoolExecutor(12) as pool:  # fits wait for the cluster most of the time
         for name, here, there in pool.map(lambda problem: fit_both(*problem), problems):
@@ -188,8 +188,8 @@ def test_what_else_needs_rows_says_so(client, tables):
         evaluation.score_decomposition(scores, y, logits=True)
     with pytest.raises(ValueError, match='kind="kde"'):
         evaluation.reliability_curve(scores, y, logits=True, kind="corp")
-    with pytest.raises(ValueError, match="groups"):
-        evaluation.brier_score(scores, y, logits=True, groups=y)
+    with pytest.raises(ValueError, match="clusters"):
+        evaluation.brier_score(scores, y, logits=True, clusters=y)
     with pytest.raises(ValueError, match="all rows at once"):
         (mm.TemperatureScaling(logits=True) >> OwnMap()).fit(scores, y)
     with pytest.raises(ValueError, match="sample"):

@@ -14,7 +14,7 @@ BACKENDS = ["numpy", "numba"] if kernels.compiled_available() else ["numpy"]
 
 @pytest.fixture(params=BACKENDS)
 def backend(request):
-    return kernels.choose(0, request.param)
+    return kernels.load(request.param)
 
 
 @pytest.mark.parametrize("dtype, tolerance", [(np.float32, 1e-5), (np.float64, 1e-12)])
@@ -156,12 +156,12 @@ def test_lookup_tables_bracket_every_number():
 
 
 def test_backend_is_chosen_by_size():
-    assert kernels.choose(10) is _numpy
-    assert kernels.backend_name(kernels.choose(10)) == "numpy"
+    assert kernels.choose_backend(10) == "numpy"
+    assert kernels.load("numpy") is _numpy
     with pytest.raises(ValueError, match="backend"):
-        kernels.choose(10, "cuda")
+        kernels.choose_backend(10, "cuda")
     if kernels.compiled_available():
-        assert kernels.backend_name(kernels.choose(10**8)) == "numba"
+        assert kernels.choose_backend(10**8) == "numba"
 
 
 @pytest.mark.skipif(not kernels.compiled_available(), reason="needs the extra `fast`")

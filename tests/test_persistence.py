@@ -66,14 +66,14 @@ def test_truncated_files_are_refused(saved):
     whole = saved.read_bytes()
     for size in (0, 1, 10, len(whole) // 2, len(whole) - 2):
         saved.write_bytes(whole[:size])
-        with pytest.raises(mm.MapFileError):
+        with pytest.raises(mm.persistence.MapFileError):
             mm.load(saved)
 
 
 def test_edited_files_are_refused(saved):
     text = saved.read_text()
     saved.write_text(text.replace('"rows": 200.0', '"rows": 201.0'))
-    with pytest.raises(mm.MapFileError, match="edited or damaged"):
+    with pytest.raises(mm.persistence.MapFileError, match="edited or damaged"):
         mm.load(saved)
 
 
@@ -82,13 +82,13 @@ def test_edited_files_are_refused(saved):
 )
 def test_foreign_files_are_refused(tmp_path, content):
     (tmp_path / "x.json").write_bytes(content)
-    with pytest.raises(mm.MapFileError):
+    with pytest.raises(mm.persistence.MapFileError):
         mm.load(tmp_path / "x.json")
 
 
 def test_deep_nesting_is_refused(tmp_path):
     (tmp_path / "x.json").write_text('{"format":' + "[" * 100_000 + "]" * 100_000 + "}")
-    with pytest.raises(mm.MapFileError):
+    with pytest.raises(mm.persistence.MapFileError):
         mm.load(tmp_path / "x.json")
 
 
@@ -98,7 +98,7 @@ def test_any_depth_of_nesting_is_refused_in_words(saved, depth):
     document.pop("sha256")
     text = json.dumps(document)[:-1] + ', "extra": ' + "[" * depth + "]" * depth + "}"
     saved.write_text(text)
-    with pytest.raises(mm.MapFileError):
+    with pytest.raises(mm.persistence.MapFileError):
         mm.load(saved)
 
 
@@ -106,9 +106,9 @@ def test_any_depth_of_nesting_is_refused_in_words(saved, depth):
 def test_pipes_and_devices_are_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", "/dev/zero", "/dev/null"):
-        with pytest.raises(mm.MapFileError, match="not a regular file"):
+        with pytest.raises(mm.persistence.MapFileError, match="not a regular file"):
             mm.load(path)
-    with pytest.raises((mm.MapFileError, IsADirectoryError)):
+    with pytest.raises((mm.persistence.MapFileError, IsADirectoryError)):
         mm.load(tmp_path)
 
 
@@ -117,7 +117,7 @@ def test_huge_files_are_refused_before_they_are_read(tmp_path):
     path = tmp_path / "huge.json"
     with path.open("wb") as file:
         file.truncate(MOST_BYTES + 1)
-    with pytest.raises(mm.MapFileError, match="larger than"):
+    with pytest.raises(mm.persistence.MapFileError, match="larger than"):
         mm.load(path)
 
 
@@ -163,7 +163,7 @@ def test_metadata_that_cannot_be_saved(saved, metadata, error):
 def test_metadata_are_part_of_the_checksum(saved):
     mm.load(saved).save(saved, metadata={"model": "right"})
     saved.write_text(saved.read_text().replace("right", "wrong"))
-    with pytest.raises(mm.MapFileError, match="edited or damaged"):
+    with pytest.raises(mm.persistence.MapFileError, match="edited or damaged"):
         read_header(saved)
 
 
@@ -209,7 +209,7 @@ def test_attributes_out_of_range_are_refused(tmp_path, name, key):
     mm.calibrator(name).fit(softmax(logits), y).save(path)
     mm.load(path)
     rewrite(path, lambda d: d["map"]["fitted"].update({key: _as_json(OUT_OF_RANGE[name, key])}))
-    with pytest.raises(mm.MapFileError, match=f"{key}|number"):
+    with pytest.raises(mm.persistence.MapFileError, match=f"{key}|number"):
         mm.load(path)
 
 
@@ -224,7 +224,7 @@ def test_functions_that_leave_the_unit_interval_are_refused(saved, key, number):
         pieces(document["map"])[key] = document_entry
 
     rewrite(saved, change)
-    with pytest.raises(mm.MapFileError):
+    with pytest.raises(mm.persistence.MapFileError):
         mm.load(saved)
 
 
@@ -274,7 +274,7 @@ def test_unknown_losses_of_auto_stay_unknown(tmp_path):
 
 def test_newer_formats_are_refused(saved):
     rewrite(saved, lambda d: d.update(version=2))
-    with pytest.raises(mm.MapFileError, match="update"):
+    with pytest.raises(mm.persistence.MapFileError, match="update"):
         mm.load(saved)
 
 
@@ -302,7 +302,7 @@ def test_newer_formats_are_refused(saved):
 )  # fmt: skip
 def test_hostile_files_are_refused(saved, change):
     rewrite(saved, lambda d: change(d["map"]))
-    with pytest.raises(mm.MapFileError):
+    with pytest.raises(mm.persistence.MapFileError):
         mm.load(saved)
 
 

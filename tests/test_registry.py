@@ -53,3 +53,11 @@ def test_public_names_exist_and_import_is_lazy():
     code = f"import sys, mixnmatch; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_default_goes_by_the_number_of_classes():
+    from mixnmatch.maps.registry import METHODS, default_method
+
+    assert {default_method(n) for n in (2, 3, 1000)} <= set(METHODS)
+    assert not METHODS[default_method(2)].accuracy_preserving  # it can move the threshold
+    assert METHODS[default_method(3)].accuracy_preserving

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mixnmatch import TemperatureScaling, engine
+from mixnmatch._engine import door
 from mixnmatch._engine.folds import fold_of
 from mixnmatch._engine.passes import available_threads, row_ranges, run_blocks, total
 from mixnmatch._engine.prepared import Prepared
-from mixnmatch.maps.base import read_rows
 from mixnmatch.maps.ensemble_temperature import _gram_statistic
 from mixnmatch.maps.temperature import _nll_statistic
 from tests.conftest import make_problem, softmax
@@ -56,7 +56,7 @@ def test_engine_settings_end_with_their_context():
 def test_statistics_do_not_depend_on_the_cut(n, block, threads, seed):
     logits, y = make_problem(n, 3, seed=seed, dtype=np.float32)
     weight = np.random.default_rng(seed).integers(0, 3, n) + 1.0
-    source = read_rows(logits, y, weight, logits=True)
+    source = door.rows(logits, y, weight, logits=True)
     for statistic in (_nll_statistic, _gram_statistic):
         whole = source.total(statistic, 0.7, 1e-37)
         with engine(block_bytes=block, threads=threads):
@@ -89,7 +89,7 @@ def test_folds_are_balanced_and_belong_to_the_row():
     np.testing.assert_array_equal(fold_of(range(333, 777), 5), folds[333:777])
     assert (fold_of(range(1000), 5, seed=1) != folds[:1000]).any()
     logits, y = make_problem(500, 3)
-    source = read_rows(logits, y, logits=True)
+    source = door.rows(logits, y, logits=True)
     parts = [source.fold(k, 4, keep=True).total_weight() for k in range(4)]
     assert sum(parts) == 500
     assert source.fold(1, 4, keep=False).total_weight() == 500 - parts[1]
@@ -98,15 +98,15 @@ def test_folds_are_balanced_and_belong_to_the_row():
 def test_sources_look_the_same_through_a_map():
     logits, y = make_problem(100, 3)
     fitted = TemperatureScaling(logits=True).fit(logits, y)
-    source = read_rows(logits, y, logits=True).through(fitted)
+    source = door.rows(logits, y, logits=True).through(fitted)
     np.testing.assert_allclose(source.block(0, 100).probabilities(), fitted.predict_proba(logits), atol=1e-14)
 
 
 def test_blocks_in_their_three_forms_agree():
     logits, y = make_problem(50, 4)
     p = softmax(logits)
-    a = read_rows(logits, y, logits=True).block(0, 50)
-    b = read_rows(p, y).block(0, 50)
+    a = door.rows(logits, y, logits=True).block(0, 50)
+    b = door.rows(p, y).block(0, 50)
     np.testing.assert_allclose(a.probabilities(), b.probabilities(), atol=1e-15)
     np.testing.assert_allclose(a.log_probabilities(), b.log_probabilities(), atol=1e-12)
 
@@ -148,7 +148,7 @@ def test_blas_threads_are_as_before_after_overlapping_fits():
 
 def test_rows_prepared_once_or_in_every_pass(monkeypatch):
     logits, y = make_problem(500, 4)
-    source = read_rows(logits, y, logits=True)
+    source = door.rows(logits, y, logits=True)
     kept = Prepared.of(source, _softmax_of_block, 2.0, block_bytes=1024)
     monkeypatch.setattr("mixnmatch._engine.prepared.KEPT_ENTRIES", 0)
     anew = Prepared.of(source, _softmax_of_block, 2.0, block_bytes=1024)

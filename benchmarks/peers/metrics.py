@@ -51,11 +51,11 @@ def ours() -> list[Metric]:
         from mixnmatch.evaluation.error import CalibrationMetric
         from mixnmatch.evaluation.estimators import Histogram
 
-        metric = CalibrationMetric(Histogram(bins=BINS, binning="equal-mass"))
+        metric = CalibrationMetric(Histogram(bins=BINS, binning="equal-mass"), "top-label")
         return lambda p, y: metric(p, y)
 
     made = {
-        "ece": error(estimator="histogram", bins=BINS),
+        "ece": error(estimator="histogram", bins=BINS, notion="top-label"),
         "ece, equal-mass bins": equal_mass,
         "class-wise ece": error(estimator="histogram", bins=BINS, notion="class-wise"),
         "smooth ece": error(estimator="smooth"),

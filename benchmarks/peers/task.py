@@ -202,7 +202,9 @@ def scores(p: Any, y: Any, before: Any) -> Result:
         "brier": float((np.square(p).sum(axis=1) - 2 * p[index, y] + 1).mean()),
         "accuracy": float((top == y).mean()),
         "accuracy_change": float((top == y).mean() - (before == y).mean()),
-        "ece": float(calibration_error(p / p.sum(axis=1, keepdims=True), y, estimator="histogram", bins=15)),
+        "ece": float(
+            calibration_error(p / p.sum(axis=1, keepdims=True), y, notion="top-label", estimator="histogram", bins=15)
+        ),
     }
 
 

@@ -1,38 +1,128 @@
-"""Writing files so that a reader finds the old file or the new one, whatever happens in between."""
+"""Reading only plain files, and writing so that a reader finds the old file or the new one, whatever happens."""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import secrets
 import shutil
-import tempfile
+import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+# Files that are not to be replaced, should they exist by the time they are written.
+_kept: ContextVar[frozenset[Path]] = ContextVar("mixnmatch_kept_files", default=frozenset())
+
+
+class NotAPlainFileError(ValueError):
+    """A path is not a regular file, or the file is larger than what is read."""
+
+
+def read_plain_file(path: Path, most: int) -> bytes:
+    """Content of a regular file of at most ``most`` bytes.
+
+    Pipes and devices are refused and not waited for: opening one of them never blocks.
+
+    Raises
+    ------
+    NotAPlainFileError
+        If it is not such a file.
+    OSError
+        If it cannot be read.
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            msg = f"{path} is not a regular file"
+            raise NotAPlainFileError(msg)
+        raw = file.read(most + 1) if status.st_size <= most else b""
+    if status.st_size > most or len(raw) > most:
+        msg = f"{path} is larger than the {most} bytes that such a file may have"
+        raise NotAPlainFileError(msg)
+    return raw
+
+
+@contextmanager
+def keep_existing(path: Path) -> Iterator[None]:
+    """Within this, writing ``path`` raises FileExistsError if it exists by then, also if it came up a moment before."""
+    token = _kept.set(_kept.get() | {_target(path)})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
 
 
 def atomic_write(path: Path, content: bytes | Callable[[Any], None]) -> None:
     """Write bytes, or what a function writes to an open binary file, to ``path`` in one move.
 
-    The content goes to a new file beside the target, is flushed to disk, and takes the target's place.
+    The content goes to a new file beside the target, is flushed to disk, and takes the target's place. A symbolic link
+    is followed: the file that it points to is replaced, the link stays. Devices and pipes are written to as they are.
     """
-    path = Path(path)
+    target = _target(path)
     with _named(path):
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        if target.exists() and not target.is_file() and not target.is_dir():
+            with target.open("wb") as file:
+                _write(file, content)
+            return
+        temporary = _beside(target)
+        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), _mode_of(target))
     try:
-        with os.fdopen(handle, "wb") as file:
-            if callable(content):
-                content(file)
-            else:
-                file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        _usual_mode(temporary, path)
-        os.replace(temporary, path)
+        with _named(path):
+            with os.fdopen(handle, "wb") as file:
+                _write(file, content)
+                file.flush()
+                os.fsync(file.fileno())
+            if target.exists():
+                os.chmod(temporary, _mode_of(target))  # what the umask took away
+            _place(temporary, target)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def _write(file: IO[bytes], content: bytes | Callable[[Any], None]) -> None:
+    if callable(content):
+        content(file)
+    else:
+        file.write(content)
+
+
+def _place(temporary: Path, target: Path) -> None:
+    """Give a new file its name."""
+    if target not in _kept.get():
+        os.replace(temporary, target)
+        return
+    try:
+        os.link(temporary, target)  # fails if there is a file: of two writers one succeeds
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links: claim the name first
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        os.replace(temporary, target)
+    else:
+        temporary.unlink()
+
+
+def _target(path: Path) -> Path:
+    """The file that a path leads to."""
+    return Path(os.path.realpath(path))
+
+
+def _beside(target: Path) -> Path:
+    """A name that nothing has yet, in the folder of the target."""
+    return target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.part")
+
+
+def _mode_of(target: Path) -> int:
+    """Permissions of the file that is replaced; a new one gets what the umask leaves of the usual ones."""
+    with suppress(OSError):
+        return stat.S_IMODE(target.stat().st_mode) & 0o777
+    return 0o666
 
 
 @contextmanager
@@ -41,47 +131,58 @@ def _named(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
+        ours = error.filename is None or ".part" in str(error.filename)
+        if error.errno is None or not ours:
+            raise
+        raise OSError(error.errno, error.strerror or os.strerror(error.errno), str(path)) from error
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """A new folder to write to, that takes the place of ``path`` once all has gone well."""
-    path = Path(path)
+    target = _target(path)
+    temporary = _beside(target)
     with _named(path):
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+        temporary.mkdir()
     try:
-        yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                with file.open("rb") as written:
-                    os.fsync(written.fileno())
-        _usual_mode(str(temporary), path, new=0o777)
-        _swap(temporary, path)
+        with _named(path):
+            yield temporary
+            for file in temporary.rglob("*"):
+                if file.is_file():
+                    with file.open("rb") as written:
+                        os.fsync(written.fileno())
+            if target.exists():
+                os.chmod(temporary, _mode_of(target))
+            _swap(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _swap(new: Path, path: Path) -> None:
-    """Put a folder where ``path`` is; what was there is left where the new one was."""
-    if not path.exists():
-        new.rename(path)
+def _swap(new: Path, target: Path) -> None:
+    """Put a folder where ``target`` is; what was there is left where the new one was."""
+    if target in _kept.get():
+        if target.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+        os.mkdir(target)  # of two writers one succeeds
+        os.replace(new, target) if os.name != "nt" else _move_in(new, target)
         return
-    exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    # Linux exchanges two names in one step: AT_FDCWD, RENAME_EXCHANGE.
-    if exchange is not None and exchange(-100, os.fsencode(new), -100, os.fsencode(path), 2) == 0:
+    if not target.exists():
+        new.rename(target)
         return
-    aside = path.with_name(f".{path.name}.old.part")  # elsewhere it takes two steps, the old folder being kept whole
-    path.rename(aside)
-    new.rename(path)
+    exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if os.name != "nt" else None
+    # Linux exchanges two names in one step: AT_FDCWD, RENAME_EXCHANGE. A kill between two steps would leave no folder.
+    if exchange is not None and exchange(-100, os.fsencode(new), -100, os.fsencode(target), 2) == 0:
+        return
+    aside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.old.part")  # kept whole until all is done
+    target.rename(aside)
+    try:
+        new.rename(target)
+    except BaseException:
+        aside.rename(target)
+        raise
     aside.rename(new)
 
 
-def _usual_mode(temporary: str, target: Path, new: int = 0o666) -> None:
-    """Permissions of the file that is replaced, or of a new file as the umask makes it."""
-    if target.exists():
-        os.chmod(temporary, target.stat().st_mode & 0o777)
-        return
-    mask = os.umask(0)
-    os.umask(mask)
-    os.chmod(temporary, new & ~mask)
+def _move_in(new: Path, target: Path) -> None:
+    target.rmdir()
+    new.rename(target)

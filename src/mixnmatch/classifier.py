@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold, check_cv
-from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.utils import _safe_indexing, assert_all_finite, check_consistent_length, column_or_1d, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from mixnmatch._estimators import class_names, codes_of, score_method, scores_of, softmax, weight_parameter
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
-from mixnmatch.registry import calibrator
+from mixnmatch.maps.registry import calibrator, default_method
 
 _SCORES = ("auto", "decision_function", "predict_proba")
+# Probabilities below this count as this where a map takes logits.
+SMALLEST = 1e-37
 
 
 class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -31,22 +40,27 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         Any classifier with ``decision_function`` (taken as logits) or ``predict_proba``; logistic regression if not
         given. A classifier that is fitted already is passed as scikit-learn's ``FrozenEstimator(classifier)``; then all
         of X is the calibration set.
-    map : str or map
-        Calibration map, or its short name.
+    map : str or map, optional
+        Calibration map, or its short name. By default it is chosen by the number of classes, as
+        :func:`mixnmatch.maps.default_method` says. A map is copied for the scores and the classes of the estimator.
     cv : int or splitter
-        Folds. The scores of each row come from a copy of the estimator that has not seen it.
+        Folds. The scores of each sample come from a copy of the estimator that has not seen it.
     ensemble : bool
-        False: one map is fitted to all out-of-fold scores, and the estimator to all rows. True: each fold keeps its
-        estimator and a map fitted on the rows left out, and predictions are averaged.
+        False: one map is fitted to all out-of-fold scores, and the estimator to all samples. True: each fold keeps its
+        estimator and a map fitted on the samples left out, and predictions are averaged.
     scores : {"auto", "decision_function", "predict_proba"}
-        Where scores come from; "auto" takes ``decision_function`` if there is one.
+        Where scores come from; "auto" takes ``decision_function`` if there is one. A pairwise decision function
+        (a support vector machine with ``decision_function_shape="ovo"``) is turned into votes for the classes.
+    n_jobs : int, optional
+        Copies of the estimator that are fitted at the same time, as in scikit-learn. Maps use threads of their own.
 
     Attributes
     ----------
     classes_ : array
         Class labels.
     pairs_ : list of (estimator, map)
-        Fitted pairs: one, or one for each fold.
+        Fitted pairs: one, or one for each fold. Maps know the class labels: their ``classes_`` are these, or, where
+        those are neither whole numbers nor text, these written as such.
 
     Notes
     -----
@@ -67,21 +81,33 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         self,
         estimator: Any = None,
         *,
-        map: Any = "ets",  # noqa: A002
+        map: Any = None,  # noqa: A002
         cv: Any = 5,
         ensemble: bool = False,
         scores: str = "auto",
+        n_jobs: int | None = None,
     ):
         self.estimator = estimator
         self.map = map
         self.cv = cv
         self.ensemble = ensemble
         self.scores = scores
+        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Self:
         """Fit the estimator (unless it is frozen) and the map.
 
-        ``fit_params`` go to the estimator's fit.
+        Parameters
+        ----------
+        X : array or data frame of shape (n, m)
+            Features.
+        y : array of shape (n,)
+            Labels, of two classes at least.
+        sample_weight : array of shape (n,), optional
+            Frequencies, for the maps and for the estimator. Those of a pipeline go to its last step.
+        **fit_params
+            For the estimator's ``fit``; ``groups`` for the splitter ``cv``. With scikit-learn's metadata routing
+            enabled, each goes where it was requested, ``sample_weight`` too.
         """
         if self.scores not in _SCORES:
             msg = f"scores must be one of {_SCORES}, got {self.scores!r}"
@@ -90,98 +116,110 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         labels = column_or_1d(y, warn=True)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
-        estimator = LogisticRegression() if self.estimator is None else self.estimator
+        estimator = self._unfitted()
         if not is_classifier(estimator):
             msg = f"CalibratedClassifier needs a classifier, got {estimator!r}"
             raise ValueError(msg)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X)
-        if isinstance(estimator, FrozenEstimator):
-            classes = np.asarray(estimator.classes_)
-            codes = _codes(labels, classes)
-            pairs: list[tuple[Any, CalibrationMap | None]]
-            pairs = [(estimator, self._fit_map(*self._scores_of(estimator, X, classes), codes, sample_weight))]
+        for_fit, for_split = self._routed(estimator, sample_weight, fit_params)
+        # A sample of weight 0 is not there; it only keeps its place for splitters that name samples.
+        there = np.ones(len(labels), dtype=bool) if sample_weight is None else sample_weight > 0
+        seen = np.unique(labels[there])
+        if len(seen) < 2:
+            found = "there are no samples of positive weight"
+            if len(seen):
+                found = f"all samples are of one class, {seen.tolist()[0]!r}"
+            msg = f"{found}; a classifier can only be calibrated with samples of two classes or more"
+            raise ValueError(msg)
+        frozen = isinstance(estimator, FrozenEstimator)
+        classes = np.asarray(estimator.classes_) if frozen else seen
+        data = _Data(X, labels, np.zeros(len(labels), dtype=np.intp), sample_weight, there, classes)
+        data.codes[there] = codes_of(labels[there], classes)
+        if frozen:
+            rows = np.flatnonzero(there)
+            X_there = X if there.all() else _safe_indexing(X, rows)
+            pairs = [(estimator, self._fit_map(*_scores(estimator, X_there, classes, self.scores), data, rows))]
         else:
-            # A row of weight 0 is not there; it only keeps its place for splitters that name rows.
-            there = np.ones(len(labels), dtype=bool) if sample_weight is None else sample_weight > 0
-            classes = np.unique(labels[there])
-            codes = np.zeros(len(labels), dtype=np.intp)
-            codes[there] = _codes(labels[there], classes)
-            if len(classes) < 2:
-                # One class leaves nothing to calibrate; the estimator decides whether that is an error.
-                rows = np.flatnonzero(there)
-                pairs = [(self._fit_estimator(estimator, X, labels, rows, sample_weight, fit_params), None)]
-            else:
-                pairs = self._fit_folds(estimator, X, labels, codes, classes, sample_weight, fit_params)
+            pairs = self._fit_folds(estimator, data, for_fit, for_split)
         self.classes_ = classes
         self.pairs_ = pairs
-        first = pairs[0][0]
         for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(first, name):
-                setattr(self, name, getattr(first, name))
+            if hasattr(pairs[0][0], name):
+                setattr(self, name, getattr(pairs[0][0], name))
         return self
 
+    def _unfitted(self) -> Any:
+        if self.estimator is not None:
+            return self.estimator
+        estimator = LogisticRegression()
+        return estimator.set_fit_request(sample_weight=True) if _routing_enabled() else estimator
+
+    def _routed(self, estimator: Any, weight: Any, fit_params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What goes to the estimator's ``fit`` and what to the splitter's ``split``."""
+        name = weight_parameter(estimator)
+        if weight is not None and name is None and not isinstance(estimator, FrozenEstimator):
+            last = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
+            msg = (
+                f"{type(last).__name__} does not take sample_weight: the weights are used to fit the calibration map "
+                "only, and the calibrated probabilities are likely to be wrong"
+            )
+            warnings.warn(msg, UserWarning, stacklevel=3)
+        if _routing_enabled():
+            given = fit_params if weight is None else {"sample_weight": weight, **fit_params}
+            routed = process_routing(self, "fit", **given)
+            return dict(routed.estimator.fit), dict(routed.splitter.split)
+        for_fit = dict(fit_params)
+        for_split = {"groups": for_fit.pop("groups")} if "groups" in for_fit else {}
+        if weight is not None and name is not None:
+            for_fit.setdefault(name, weight)
+        return for_fit, for_split
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Say where metadata go: ``sample_weight`` to the maps, other parameters to the estimator and the splitter."""
+        to_fit = MethodMapping().add(caller="fit", callee="fit")
+        to_split = MethodMapping().add(caller="fit", callee="split")
+        router = MetadataRouter(owner=self).add_self_request(self)
+        return router.add(estimator=self._unfitted(), method_mapping=to_fit).add(
+            splitter=self.cv, method_mapping=to_split
+        )
+
     def _fit_folds(
-        self,
-        estimator: Any,
-        X: Any,
-        y: NDArray[Any],
-        codes: NDArray[np.intp],
-        classes: NDArray[Any],
-        weight: Any,
-        fit_params: dict[str, Any],
-    ) -> list[tuple[Any, CalibrationMap | None]]:
-        there = np.ones(len(codes), dtype=bool) if weight is None else weight > 0
+        self, estimator: Any, data: _Data, for_fit: dict[str, Any], for_split: dict[str, Any]
+    ) -> list[tuple[Any, CalibrationMap]]:
+        there = data.there
+        for value in for_split.values():
+            check_consistent_length(data.codes, value)
+        splitter = _splitter(self.cv, data.codes[there])
         splits = [
             (train[there[train]], test[there[test]])
-            for train, test in _splitter(self.cv, codes).split(np.zeros(len(codes)), codes)
+            for train, test in splitter.split(np.zeros(len(there)), data.codes, **for_split)
         ]
-        fitted = [self._fit_estimator(estimator, X, y, train, weight, fit_params) for train, _ in splits]
-        found = [self._scores_of(each, _rows(X, test), classes) for each, (_, test) in zip(fitted, splits, strict=True)]
+        parts: list[tuple[Any, Any]] = [*splits] if self.ensemble else [*splits, (np.flatnonzero(there), None)]
+        done = Parallel(n_jobs=self.n_jobs)(
+            delayed(_fit_and_score)(clone(estimator), data, train, test, for_fit, self.scores) for train, test in parts
+        )
+        fitted, found = [each for each, _ in done], [scores for _, scores in done[: len(splits)]]
         if self.ensemble:
             return [
-                (each, self._fit_map(scores, logits, codes[test], None if weight is None else weight[test]))
+                (each, self._fit_map(scores, logits, data, test))
                 for each, (scores, logits), (_, test) in zip(fitted, found, splits, strict=True)
             ]
         if len({logits for _, logits in found}) > 1:  # some folds miss a class: all of them as probabilities
-            found = [(_softmax(scores) if logits else scores, False) for scores, logits in found]
+            found = [(softmax(scores) if logits else scores, False) for scores, logits in found]
         rows = np.concatenate([test for _, test in splits])
-        scores = np.concatenate([part for part, _ in found])
-        chosen = self._fit_map(scores, found[0][1], codes[rows], None if weight is None else weight[rows])
-        return [(self._fit_estimator(estimator, X, y, np.flatnonzero(there), weight, fit_params), chosen)]
-
-    def _fit_estimator(self, estimator: Any, X: Any, y: Any, rows: Any, weight: Any, fit_params: dict[str, Any]) -> Any:
-        params = dict(fit_params)
-        if weight is not None and has_fit_parameter(estimator, "sample_weight"):
-            params["sample_weight"] = weight
-        if len(rows) == len(y):
-            return clone(estimator).fit(X, y, **params)
-        params = {key: _rows(value, rows) if _is_per_row(value, y) else value for key, value in params.items()}
-        return clone(estimator).fit(_rows(X, rows), y[rows], **params)
-
-    def _scores_of(self, fitted: Any, X: Any, classes: NDArray[Any]) -> tuple[NDArray[Any], bool]:
-        """Scores of rows in the columns of ``classes``, and whether they are logits."""
-        use = self._score_method(fitted)
-        logits = use == "decision_function"
-        scores = np.asarray(getattr(fitted, use)(X))
-        known = np.asarray(fitted.classes_)
-        if len(known) == len(classes):
-            return (scores if logits or scores.shape[1] > 2 else scores[:, 1]), logits
-        if scores.ndim == 1:
-            scores = np.stack([np.zeros_like(scores), scores], axis=1)
-        spread = np.zeros((len(scores), len(classes)))
-        spread[:, _codes(known, classes)] = (_softmax(scores) if logits else scores)[:, : len(known)]
-        return spread, False
+        chosen = self._fit_map(np.concatenate([part for part, _ in found]), found[0][1], data, rows)
+        return [(fitted[-1], chosen)]
 
     def _score_method(self, fitted: Any) -> str:
-        if self.scores != "auto":
-            return self.scores
-        return "decision_function" if hasattr(fitted, "decision_function") else "predict_proba"
+        return score_method(fitted) if self.scores == "auto" else self.scores
 
-    def _fit_map(self, scores: NDArray[Any], logits: bool, codes: NDArray[np.intp], weight: Any) -> CalibrationMap:
-        made = calibrator(self.map) if isinstance(self.map, str) else calibration_map(clone(self.map, safe=False))
-        _set_logits(made, logits)
-        return made.fit(scores, codes, weight)
+    def _fit_map(self, scores: NDArray[Any], logits: bool, data: _Data, rows: NDArray[np.intp]) -> CalibrationMap:
+        names = class_names(data.classes)
+        wanted = default_method(len(names)) if self.map is None else self.map
+        made = calibrator(wanted) if isinstance(wanted, str) else calibration_map(wanted)
+        weight = None if data.weight is None else data.weight[rows]
+        return made.for_input(logits=logits, classes=names).fit(scores, names[data.codes[rows]], weight)
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """Calibrated probabilities, with the columns of ``classes_``."""
@@ -189,20 +227,44 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         parts = [self._proba_of(estimator, fitted, X) for estimator, fitted in self.pairs_]
         return parts[0] if len(parts) == 1 else np.mean(parts, axis=0)
 
-    def _proba_of(self, estimator: Any, fitted: CalibrationMap | None, X: Any) -> NDArray[Any]:
-        if fitted is None:
-            return np.ones((len(np.asarray(estimator.predict(X))), 1))
-        scores, logits = self._scores_of(estimator, X, self.classes_)
-        if fitted._input_settings()["logits"] and not logits:
-            scores = np.log(np.maximum(scores, 1e-37))
-        elif logits and not fitted._input_settings()["logits"]:
-            scores = _softmax(scores)
+    def _proba_of(self, estimator: Any, fitted: CalibrationMap, X: Any) -> NDArray[Any]:
+        scores, logits = _scores(estimator, X, self.classes_, self.scores)
+        if fitted.takes_logits and not logits:
+            scores = np.log(np.maximum(scores, SMALLEST))
+        elif logits and not fitted.takes_logits:
+            scores = softmax(scores)
         return fitted.predict_proba(scores)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Most probable class of each row."""
+        """Most probable class of each sample."""
         winner = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[winner])
+
+    def save(self, path: str | PathLike[str]) -> list[Path]:
+        """Write the fitted maps, with the class labels, to files that :func:`mixnmatch.load` reads.
+
+        The estimator is not saved: its scores, as ``decision_function`` or ``predict_proba`` gives them, are what a
+        loaded map takes (its ``takes_logits`` says which). Save the estimator by its own means.
+
+        Parameters
+        ----------
+        path : path
+            Where to write. With ``ensemble=True`` there is a map for each fold, which belongs to the estimator of that
+            fold: ``map.json`` then becomes ``map-0.json``, ``map-1.json`` and so on, in the order of ``pairs_``.
+
+        Returns
+        -------
+        list of Path
+            The files written.
+        """
+        check_is_fitted(self, "pairs_")
+        target = Path(path)
+        files = [target]
+        if self.ensemble and len(self.pairs_) > 1:
+            files = [target.with_name(f"{target.stem}-{k}{target.suffix}") for k in range(len(self.pairs_))]
+        for file, (_, fitted) in zip(files, self.pairs_, strict=True):
+            fitted.save(file)
+        return files
 
     def to_onnx(self, path: str | PathLike[str], X: Any, *, precision: str = "double") -> None:
         """Write one ONNX file from features to calibrated probabilities, atomically (extra ``onnx``, and skl2onnx).
@@ -234,61 +296,74 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        inner = get_tags(LogisticRegression() if self.estimator is None else self.estimator)
+        inner = get_tags(self._unfitted())
         tags.input_tags.sparse = inner.input_tags.sparse
         tags.input_tags.allow_nan = inner.input_tags.allow_nan
         tags.classifier_tags.multi_class = inner.classifier_tags.multi_class if inner.classifier_tags else True
         return tags
 
 
+@dataclass(frozen=True)
+class _Data:
+    """Samples to fit on; ``codes`` are the positions of their labels among the classes."""
+
+    X: Any
+    labels: NDArray[Any]
+    codes: NDArray[np.intp]
+    weight: NDArray[np.float64] | None
+    there: NDArray[np.bool_]
+    classes: NDArray[Any]
+
+
+def _scores(fitted: Any, X: Any, classes: NDArray[Any], method: str) -> tuple[NDArray[Any], bool]:
+    """Scores of samples in the columns of ``classes``, and whether they are logits."""
+    scores, logits = scores_of(fitted, X, method=None if method == "auto" else method)
+    known = np.asarray(fitted.classes_)
+    if len(known) == len(classes):
+        return scores, logits
+    p = softmax(scores) if logits else scores
+    p = np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
+    spread = np.zeros((len(p), len(classes)))
+    spread[:, codes_of(known, classes)] = p
+    return spread, False
+
+
+def _fit_and_score(
+    estimator: Any,
+    data: _Data,
+    train: NDArray[np.intp],
+    test: NDArray[np.intp] | None,
+    params: dict[str, Any],
+    method: str,
+) -> tuple[Any, Any]:
+    """Fit an estimator to some samples, and score others."""
+    n = len(data.labels)
+    if len(train) < n:
+        params = {
+            key: _safe_indexing(value, train) if _is_per_row(value, n) else value for key, value in params.items()
+        }
+        estimator.fit(_safe_indexing(data.X, train), data.labels[train], **params)
+    else:
+        estimator.fit(data.X, data.labels, **params)
+    return estimator, None if test is None else _scores(estimator, _safe_indexing(data.X, test), data.classes, method)
+
+
 def _splitter(cv: Any, codes: NDArray[np.intp]) -> Any:
     if isinstance(cv, int | np.integer):
-        smallest = int(np.bincount(codes).min())
         if cv < 2:
             msg = f"cv must be at least 2, got {cv}"
             raise ValueError(msg)
         folds = min(int(cv), len(codes))
-        if smallest >= folds:
+        if int(np.bincount(codes).min()) >= folds:
             return StratifiedKFold(folds)
-        from sklearn.model_selection import KFold
-
-        # A class with fewer rows than folds cannot be in all of them; shuffle so that order carries nothing.
+        # A class with fewer samples than folds cannot be in all of them; shuffle so that order carries nothing.
         return KFold(folds, shuffle=True, random_state=0)
     return check_cv(cv, codes, classifier=True)
 
 
-def _rows(X: Any, rows: Any) -> Any:
-    from sklearn.utils import _safe_indexing
-
-    return _safe_indexing(X, rows)
+def _is_per_row(value: Any, n: int) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, str | dict) and len(value) == n
 
 
-def _is_per_row(value: Any, y: Any) -> bool:
-    return hasattr(value, "__len__") and not isinstance(value, str | dict) and len(value) == len(y)
-
-
-def _codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
-    order = np.argsort(classes)
-    position = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
-    codes = order[position]
-    unknown = classes[codes] != labels
-    if unknown.any():
-        msg = f"label {labels[np.flatnonzero(unknown)[0]]!r} is not a class of the fitted estimator"
-        raise ValueError(msg)
-    return codes
-
-
-def _softmax(scores: NDArray[Any]) -> NDArray[np.float64]:
-    table = np.stack([np.zeros_like(scores), scores], axis=1) if scores.ndim == 1 else scores
-    p = np.exp(table - table.max(axis=1, keepdims=True), dtype=np.float64)
-    p /= p.sum(axis=1, keepdims=True)
-    return np.asarray(p)
-
-
-def _set_logits(made: CalibrationMap, logits: bool) -> None:
-    """Tell the map, or the first of a composition, what kind of scores it gets."""
-    first: Any = made
-    while "first" in first.get_params(deep=False):
-        first = first.first
-    if "logits" in first.get_params(deep=False):
-        first.logits = logits
+def _routing_enabled() -> bool:
+    return bool(get_config().get("enable_metadata_routing", False))

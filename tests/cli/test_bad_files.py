@@ -12,6 +12,7 @@ COMMANDS = {
     "fit": ("fit", "FILE", "--method", "ts", "-o", "out.json"),
     "apply": ("apply", "cal.json", "FILE", "-o", "out.npz"),
     "evaluate": ("evaluate", "FILE"),
+    "decide": ("decide", "FILE", "--costs", "costs.csv"),
     "compare": ("compare", "FILE", "--methods", "ts"),
     "judge": ("compare", "val.npz", "--methods", "ts", "--evaluation", "FILE"),
     "monitor": ("monitor", "cal.json", "FILE", "--state", "out.json"),
@@ -22,6 +23,7 @@ COMMANDS = {
 MAP_COMMANDS = {
     "apply": ("apply", "FILE", "val.npz", "-o", "out.npz"),
     "evaluate": ("evaluate", "val.npz", "--map", "FILE"),
+    "decide": ("decide", "val.npz", "--costs", "costs.csv", "--map", "FILE"),
     "export": ("export", "FILE", "-o", "out.onnx"),
     "monitor": ("monitor", "FILE", "val.npz", "--state", "out.json"),
 }
@@ -62,6 +64,7 @@ def wrong(folder, run):
     logits, y = rng.normal(size=(60, 3)), rng.integers(0, 3, 60)
     np.savez("val.npz", logits=logits, labels=y)
     assert run("fit", "val.npz", "--method", "ts", "-o", "cal.json").exit_code == 0
+    Path("costs.csv").write_text("class,a,b\n0,0,1\n1,1,0\n2,2,0\n")
     for name in ("empty.npz", "empty.json"):
         Path(name).touch()
     for name in ("folder.npz", "folder.json"):
@@ -130,10 +133,14 @@ def test_outputs_that_cannot_be(wrong, run, where):
 
 
 def test_an_output_that_the_system_refuses_is_named_as_it_was_typed(wrong, run, monkeypatch):
-    def refuse(*_args, **_settings):
-        raise PermissionError(13, "Permission denied", ".out.json.x7.part")
+    real = os.open
 
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    def refuse(path, *args, **settings):
+        if str(path).endswith(".part"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *args, **settings)
+
+    monkeypatch.setattr("os.open", refuse)
     result = run("fit", "val.npz", "--method", "ts", "-o", "out.json")
     refused(result, wrong, "error: out.json: permission denied")
 

@@ -42,12 +42,16 @@ def test_fit_apply_and_evaluate_a_partitioned_folder(data, run):
     assert parsed(run("apply", "cal.json", "data", "-o", "out", "--json"))["rows"] == 400
     assert files("out") == files("data")
     assert parsed(run("evaluate", "data", "--map", "cal.json", "--json"))["after"]["accuracy"] == pytest.approx(
-        parsed(run("evaluate", "out", "--json"))["accuracy"]
+        parsed(run("evaluate", "out", "--columns", "calibrated_*", "--json"))["accuracy"]
     )
-    before, after = read_table("data"), read_table("out")
+    before, after = read_table("data"), read_table("out", columns=["calibrated_*"])
     np.testing.assert_array_equal(after.labels, before.labels)
     np.testing.assert_array_equal(after.scores, load("cal.json").predict_proba(before.scores))
-    assert pq.read_schema("out/year=2020/0.parquet").names == ["p_cat", "p_dog", "p_emu", "label"]
+    given = ["p_cat", "p_dog", "p_emu", "label"]
+    added = ["calibrated_cat", "calibrated_dog", "calibrated_emu"]
+    assert pq.read_schema("out/year=2020/0.parquet").names == given + added
+    assert pq.read_table("out").select(given).equals(pq.read_table("data").select(given))
+    assert "choose the scores: --columns" in run("evaluate", "out").stderr
 
 
 def test_small_batches_and_mapped_files_change_nothing(data, run, monkeypatch):
@@ -69,7 +73,7 @@ def test_columns_in_another_order_are_matched_by_name(data, run):
     for name in ("turned", "straight"):
         assert run("apply", "cal.json", f"{name}.parquet", "-o", f"{name}_out.parquet").exit_code == 0
     turned, straight = pq.read_table("turned_out.parquet"), pq.read_table("straight_out.parquet")
-    assert turned.column_names == ["label", "p_emu", "p_cat", "p_dog"]
+    assert turned.column_names[:4] == ["label", "p_emu", "p_cat", "p_dog"]
     assert turned.select(straight.column_names).equals(straight)
 
 
@@ -89,14 +93,15 @@ def test_dictionary_labels_labels_in_folders_and_weights(folder, run):
     assert out["weight"].to_pylist() == [2] * 60
 
 
-def test_a_single_column_stays_one(folder, run):
+def test_a_single_column_gets_a_single_one(folder, run):
     z = np.linspace(0.05, 0.95, 40)
     pq.write_table(pa.table({"1": z, "label": (z > 0.4).astype(int)}), "one.parquet")
     run("fit", "one.parquet", "--method", "platt", "-o", "cal.json")
     assert run("apply", "cal.json", "one.parquet", "-o", "out.parquet").exit_code == 0
     out = pq.read_table("out.parquet")
-    assert out.column_names == ["1", "label"]
-    np.testing.assert_allclose(out["1"].to_numpy(), load("cal.json").predict_proba(z)[:, 1])
+    assert out.column_names == ["1", "label", "calibrated_1"]
+    np.testing.assert_array_equal(out["1"].to_numpy(), z)
+    np.testing.assert_allclose(out["calibrated_1"].to_numpy(), load("cal.json").predict_proba(z)[:, 1])
 
 
 @pytest.mark.parametrize(
@@ -152,7 +157,7 @@ def test_what_is_overwritten(data, run):
 LIMITED = """
 import resource, sys
 import numpy, scipy.optimize, scipy.linalg, pyarrow.parquet, pyarrow.dataset, sklearn.base, mixnmatch.maps
-from mixnmatch.cli import apply, evaluate, fit, inputs, stream
+from mixnmatch.cli import apply, applying, evaluate, fit, inputs
 from mixnmatch.cli.app import cli
 used = int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1]) << 10
 limit = used + (int(sys.argv[1]) << 20)

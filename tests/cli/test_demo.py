@@ -12,26 +12,28 @@ def test_table(folder, run):
     assert result.stderr == ""
     lines = result.stdout.splitlines()
     header = next(line for line in lines if line.startswith("method"))
-    rows = [line for line in lines if line.split(" ")[0] in ("uncalibrated", "ts", "ets", "irova")]
+    rows = [line for line in lines if line.split(" ")[0] in ("identity", "ts", "ets", "irova")]
     assert len(rows) == 4
     assert {len(header), *(len(row) for row in rows)} == {len(header)}
-    assert max(map(len, lines)) <= 100
+    assert max(map(len, lines)) <= 80
+    assert "Use ets: it has the lowest held-out log loss" in result.stdout
     assert list(folder.iterdir()) == []
 
 
 def test_numbers(folder, run):
     document = parsed(run("demo", "--methods", "identity,ets", "--json"))
-    none, ets = document["methods"]
-    assert none["calibration_gain"] == pytest.approx(0, abs=1e-8)
-    assert none["calibration_error"] > 0.05 > ets["calibration_error"]
-    assert ets["calibration_gain_interval"][0] > 0
+    ets, none = document["methods"]
+    assert (ets["name"], document["verdict"]["method"]) == ("ets", "ets")
+    assert none["gain"]["value"] == pytest.approx(0, abs=1e-8)
+    assert none["error"]["value"] > 0.05 > ets["error"]["value"]
+    assert ets["gain"]["low"] > 0
     assert none["accuracy"] == ets["accuracy"]
     assert document["written"] == []
 
 
 def test_files_to_go_on_with(folder, run, monkeypatch):
     monkeypatch.setattr("mixnmatch.cli.demo.find_spec", lambda name: None)  # without the report, which takes longer
-    args = ("demo", "--methods", "identity", "--output", "out/deep")
+    args = ("demo", "--methods", "ts", "--output", "out/deep")
     assert run(*args).exit_code == 0
     found = sorted(path.name for path in (folder / "out/deep").iterdir())
     assert found == ["calibration.npz", "evaluation.npz", "map.json"]

@@ -3,11 +3,13 @@
 import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 
+from mixnmatch.report.data import Diagnosis
+from mixnmatch.selection.verdict import Verdict
 from tests.cli.conftest import parsed
 
 
@@ -19,6 +21,8 @@ def written(monkeypatch) -> list[dict]:
     def write_report(path, scores, y, **settings):
         calls.append({"path": path, "shape": np.shape(scores), "labels": y, **settings})
         Path(path).write_text("<html>")
+        diagnosis = Diagnosis("bad", "Not calibrated.", "", "")
+        return SimpleNamespace(diagnosis=diagnosis, verdict=Verdict("ts", "it is the simplest"))
 
     module = ModuleType("mixnmatch.report")
     module.__spec__ = ModuleSpec("mixnmatch.report", None)
@@ -30,7 +34,7 @@ def written(monkeypatch) -> list[dict]:
 def test_report(files, run, written):
     result = run("report", "val.npz", "-o", "report.html", "--evaluation", "test.npz", "--methods", "ts,ets")
     assert result.exit_code == 0
-    assert result.stdout == "Wrote report.html.\n"
+    assert result.stdout == "Not calibrated.\nUse ts: it is the simplest.\nWrote report.html.\n"
     (call,) = written
     assert call["shape"] == (400, 3)
     assert call["logits"] is True
@@ -47,7 +51,7 @@ def test_several_methods(files, run, written):
     assert [(call["method"], call["methods"]) for call in written] == [
         ("irm", ["irm", "ts"]),
         ("irm", ["ets", "ts", "irm"]),
-        ("ets", None),
+        (None, None),
     ]
     assert written[0]["command"] == "mixnmatch report val.npz -o a.html -m irm --method ts"
 
@@ -58,7 +62,9 @@ def test_report_does_not_overwrite(files, run, written):
     assert result.exit_code == 1
     assert "exists already" in result.stderr
     assert written == []
-    assert parsed(run("report", "val.npz", "-o", "report.html", "--force", "--json"))["output"] == "report.html"
+    document = parsed(run("report", "val.npz", "-o", "report.html", "--force", "--json"))
+    assert document["output"] == "report.html"
+    assert document["verdict"]["method"] == "ts"
     assert run("report", "val.npz", "-o", "report.pdf").exit_code == 1
 
 

@@ -1,6 +1,7 @@
 """compare and recommend: the numbers are the library's, the files are checked here."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def test_all_methods_or_the_quick_ones(files, run, monkeypatch):
 
 def test_compare_on_another_file(files, run):
     result = run("compare", "val.npz", "--evaluation", "test.npz", "--methods", "ts")
-    assert "fitted on 400 rows, evaluated on 600 others" in result.stdout
+    assert "fitted on 400 samples, evaluated on 600 others" in result.stdout
     np.savez("probs.npz", probs=np.full((6, 3), 1 / 3), labels=[0, 1, 2, 0, 1, 2])
     result = run("compare", "val.npz", "--evaluation", "probs.npz")
     assert result.stderr == "error: probs.npz: holds probabilities, but val.npz holds logits\n"
@@ -96,6 +97,39 @@ def test_recommend_hands_everything_on(files, run, monkeypatch):
     assert run(*args).stdout == "val.npz: 400 rows, 3 classes, logits\n\nUse ets\n"
     assert (given["logits"], given["preserve_accuracy"], given["model_size"]) == (True, True, 1000)
     assert given["progress"] is None
+
+
+def test_all_commands_come_to_the_same_verdict(folder, run):
+    """The demo, and on its files report, recommend and compare, by the held-out set and by cross-validation."""
+    demo = parsed(run("demo", "--output", "out", "--methods", "ts,ets,irm,svs", "--json"))
+    rng = np.random.default_rng(0)
+    archive = arrays("out/calibration.npz")
+    small = rng.permutation(len(archive["labels"]))[:150]
+    np.savez("small.npz", logits=archive["logits"][small], labels=archive["labels"][small])
+    held_out = ("out/calibration.npz", "--evaluation", "out/evaluation.npz")
+    report = parsed(run("report", *held_out, "--methods", "ts,ets,irm,svs", "-o", "report.html", "--json"))
+    compared = parsed(run("compare", *held_out, "--methods", "ts,ets,irm,svs", "--json"))
+    advice = parsed(run("recommend", *held_out, "--methods", "ts,ets,irm,svs", "--json"))
+    verdicts = [document["verdict"]["method"] for document in (demo, report, compared, advice)]
+    assert len(set(verdicts)) == 1, verdicts
+    page = Path("report.html").read_text()
+    assert f"After {demo['verdict']['method']}" in page
+    assert demo["verdict"] == compared["verdict"]
+    named = {
+        "compare": parsed(run("compare", "small.npz", "--json"))["verdict"]["method"],
+        "recommend": parsed(run("recommend", "small.npz", "--json"))["method"],
+        "report": parsed(run("report", "small.npz", "-o", "small.html", "--json"))["verdict"]["method"],
+    }
+    assert len(set(named.values())) == 1, named
+    assert f"Use {demo['verdict']['method']}: " in run("compare", *held_out, "--methods", "ts,ets,irm,svs").stdout
+
+
+@pytest.mark.parametrize("command", ["compare", "recommend", "report"])
+def test_labels_of_one_class_are_an_error(files, run, command):
+    np.savez("one.npz", logits=np.random.default_rng(0).normal(size=(100, 3)), labels=np.ones(100, dtype=int))
+    result = run(command, "one.npz", *(["-o", "r.html"] if command == "report" else []))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: labels: all samples are of class '1'; methods can only be fitted")
 
 
 @pytest.mark.slow

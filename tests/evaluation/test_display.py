@@ -147,3 +147,33 @@ def test_without_matplotlib_there_is_a_hint(monkeypatch):
 def test_matplotlib_is_imported_late():
     code = "import sys, mixnmatch.evaluation.display; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_from_estimator(n_classes):
+    from sklearn.datasets import make_classification
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.svm import SVC, LinearSVC
+
+    from mixnmatch import CalibratedClassifier
+
+    X, y = make_classification(300, 5, n_informative=4, n_redundant=0, n_classes=n_classes, random_state=0)
+    y = np.array(["ant", "bee", "cat"], dtype=object)[y]
+    for model in (GaussianNB(), CalibratedClassifier(LinearSVC(), map="ts", cv=2)):
+        model.fit(X[:200], y[:200])
+        display = ReliabilityDisplay.from_estimator(model, X[200:], y[200:], band="consistency")
+        p = model.predict_proba(X[200:])
+        p = p[:, 1] if n_classes == 2 else p
+        curve = reliability_curve(p, y[200:], classes=["ant", "bee", "cat"][:n_classes], band="consistency")
+        np.testing.assert_array_equal(display.curves[0].value, curve.value)
+        assert display.names == (type(model).__name__,)
+    machine = SVC(decision_function_shape="ovo").fit(X[:200], y[:200])
+    shown = ReliabilityDisplay.from_estimator(machine, X[200:], y[200:], name="machine")
+    plain = SVC(decision_function_shape="ovr").fit(X[:200], y[:200]).decision_function(X[200:])
+    curve = reliability_curve(plain, y[200:], logits=True, classes=["ant", "bee", "cat"][:n_classes])
+    np.testing.assert_allclose(shown.curves[0].value, curve.value)
+    assert shown.names == ("machine",)
+    one = ReliabilityDisplay.from_estimator(machine, X[200:], y[200:], label="bee", sample_weight=np.arange(100) % 3)
+    assert "bee" in one.curves[0].problem
+    with pytest.raises(ValueError, match="'dog'"):
+        ReliabilityDisplay.from_estimator(machine, X[:1], ["dog"])

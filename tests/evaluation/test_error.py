@@ -130,14 +130,41 @@ def test_class_wise_interval(table):
     assert 0 <= error.interval[0] <= error <= error.interval[1]
 
 
-def test_groups(table):
+def test_clusters(table):
     p, y = table
-    error = calibration_error(p, y, interval=True, groups=np.arange(500) // 2)
+    error = calibration_error(p, y, interval=True, clusters=np.arange(500) // 2)
     assert error.p_value <= 0.1
-    with pytest.raises(ValueError, match="groups must have shape"):
-        calibration_error(p, y, interval=True, groups=[1, 2])
-    with pytest.raises(ValueError, match="groups are for"):
-        calibration_error(p, y, notion="class-wise", interval=True, groups=np.arange(500))
+    with pytest.raises(ValueError, match="clusters must have shape"):
+        calibration_error(p, y, interval=True, clusters=[1, 2])
+    with pytest.raises(ValueError, match="clusters are for"):
+        calibration_error(p, y, notion="class-wise", interval=True, clusters=np.arange(500))
+
+
+def test_few_clusters(table):
+    p, y = table
+    with pytest.warns(UserWarning, match="there are 3 clusters") as caught:
+        calibration_error(p, y, interval=True, clusters=np.arange(500) % 3)
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="there are 19 clusters"):
+        calibration_error(p, y, interval=True, clusters=np.arange(500) % 19)
+    calibration_error(p, y, interval=True, clusters=np.arange(500) % 20)
+    with pytest.raises(ValueError, match="in one cluster"):
+        calibration_error(p, y, interval=True, clusters=np.zeros(500))
+    # Samples of weight 0 are not there.
+    with pytest.raises(ValueError, match="in one cluster"):
+        calibration_error(p, y, interval=True, clusters=np.arange(500) < 400, sample_weight=np.arange(500) < 400)
+
+
+def test_the_former_name_of_clusters(table):
+    p, y = table
+    clusters = np.arange(500) // 2
+    with pytest.warns(FutureWarning, match="clusters=") as caught:
+        old = calibration_error(p, y, interval=True, groups=clusters)
+    assert caught[0].filename == __file__
+    new = calibration_error(p, y, interval=True, clusters=clusters)
+    assert (old.interval, old.p_value) == (new.interval, new.p_value)
+    with pytest.raises(ValueError, match="pass clusters only"):
+        calibration_error(p, y, interval=True, clusters=clusters, groups=clusters)
 
 
 def test_result(table):
@@ -178,7 +205,7 @@ def test_refusals(table):
     with pytest.raises(ValueError, match="confidence"):
         calibration_error(p, y, confidence=95)
     with pytest.raises(ValueError, match="canonical notion only"):
-        calibration_error(p, y, estimator="dirichlet")
+        calibration_error(p, y, estimator="dirichlet", notion="top-label")
     with pytest.raises(ValueError, match="does not know the canonical"):
         CalibrationMetric(Sweep(), "canonical")
     with pytest.raises(ValueError, match="noise-corrected"):
@@ -192,3 +219,12 @@ def test_refusals(table):
 def test_one_sample(estimator):
     norm = 2 if estimator == "histogram-debiased" else 1
     assert np.isfinite(calibration_error([[0.7, 0.3]], [0], estimator=estimator, norm=norm))
+
+
+def test_p_values_have_one_floor():
+    """Below the smallest p-value that the resamples can show there is only a bound."""
+    from mixnmatch.evaluation.inference import TEST_RESAMPLES
+    from mixnmatch.evaluation.result import P_VALUE_FLOOR, p_text
+
+    assert pytest.approx(1 / (TEST_RESAMPLES + 1)) == P_VALUE_FLOOR
+    assert [p_text(p) for p in (1e-9, 1 / 500, 0.004, 0.6219)] == ["p <= 0.002", "p <= 0.002", "p = 0.004", "p = 0.622"]

@@ -116,7 +116,7 @@ def test_weights_groups_and_blocks():
     weight = np.arange(90) % 3
     repeated = np.repeat(np.arange(90), weight)
     gain = calibration_gain(logits, after, y, logits=True, sample_weight=weight)
-    other = calibration_gain(logits[repeated], after[repeated], y[repeated], logits=True, groups=repeated)
+    other = calibration_gain(logits[repeated], after[repeated], y[repeated], logits=True, clusters=repeated)
     assert gain == pytest.approx(other, rel=1e-12)
     assert gain.standard_error == pytest.approx(other.standard_error, rel=1e-9)
     assert gain.before == pytest.approx(brier_score(logits[repeated], y[repeated], logits=True), rel=1e-12)

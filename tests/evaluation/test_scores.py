@@ -66,10 +66,10 @@ def test_a_weight_is_a_number_of_repetitions(score):
     result = score(p, y, sample_weight=weight)
     assert result == pytest.approx(score(p[repeated], y[repeated]), rel=1e-12)
     # Rows are units, so that the repeated rows are groups.
-    grouped = score(p[repeated], y[repeated], groups=repeated)
+    grouped = score(p[repeated], y[repeated], clusters=repeated)
     assert result.standard_error == pytest.approx(grouped.standard_error, rel=1e-9)
     assert result.n_rows == grouped.n_groups == (weight > 0).sum()
-    same = score(p, y, sample_weight=weight, groups=np.arange(60))
+    same = score(p, y, sample_weight=weight, clusters=np.arange(60))
     assert same.standard_error == pytest.approx(result.standard_error, rel=1e-9)
 
 
@@ -127,7 +127,7 @@ def test_absent_classes_and_many_of_them():
 def test_groups_widen_the_interval():
     _, p, y = problem(100)
     five = np.repeat(np.arange(100), 5)
-    naive, robust = brier_score(p[five], y[five]), brier_score(p[five], y[five], groups=five)
+    naive, robust = brier_score(p[five], y[five]), brier_score(p[five], y[five], clusters=five)
     assert robust.standard_error == pytest.approx(brier_score(p, y).standard_error, rel=1e-9)
     assert naive.standard_error < 0.5 * robust.standard_error
     assert robust.n_groups == 100
@@ -154,5 +154,34 @@ def test_bad_input_is_refused():
         log_loss([[0.5, 0.5]], [0], eps=1.0)
     with pytest.raises(ValueError, match="confidence"):
         accuracy([[0.5, 0.5]], [0], confidence=95)
-    with pytest.raises(ValueError, match="groups"):
-        accuracy([[0.5, 0.5]], [0], groups=[1, 2])
+    with pytest.raises(ValueError, match="clusters must have shape"):
+        accuracy([[0.5, 0.5]], [0], clusters=[1, 2])
+    with pytest.raises(ValueError, match="scale_by_half must be"):
+        brier_score([[0.5, 0.5]], [0], scale_by_half="yes")
+
+
+@pytest.mark.parametrize("score", [brier_score, log_loss, accuracy])
+def test_clusters_are_counted(score):
+    p, y = np.full((60, 2), 0.5), np.arange(60) % 2
+    with pytest.warns(UserWarning, match="there are 6 clusters") as caught:
+        few = score(p, y, clusters=np.arange(60) // 10)
+    assert caught[0].filename == __file__
+    with pytest.warns(FutureWarning, match="clusters="), pytest.warns(UserWarning, match="6 clusters"):
+        assert score(p, y, groups=np.arange(60) // 10).n_groups == few.n_groups == 6
+    with pytest.raises(ValueError, match="in one cluster"):
+        score(p, y, clusters=np.zeros(60))
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("scale", [True, False, "auto"])
+def test_brier_score_is_scaled_as_by_scikit_learn(n_classes, scale):
+    from sklearn.metrics import brier_score_loss
+
+    rng = np.random.default_rng(0)
+    p, y = rng.dirichlet(np.ones(n_classes), 50), rng.integers(0, n_classes, 50)
+    labels = list(range(n_classes))
+    expected = brier_score_loss(y, p, labels=labels, scale_by_half=scale)
+    assert brier_score(p, y, scale_by_half=scale) == pytest.approx(expected, rel=1e-12)
+    if n_classes == 2:
+        expected = brier_score_loss(y, p[:, 1], scale_by_half=scale)
+        assert brier_score(p[:, 1], y, scale_by_half=scale) == pytest.approx(expected, rel=1e-12)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mixnmatch.experiments.pickles import PickleError
 from mixnmatch.experiments.reproduce.loading import load, parts_of
 from mixnmatch.experiments.reproduce.manifest import Entry, read_manifest, scan, write_manifest
 from mixnmatch.io import FileError
@@ -161,7 +162,7 @@ def test_pickles_run_no_code(tmp_path):
     trace = tmp_path / "trace"
     z, y = arrays()
     path = pickled(tmp_path / "bad.p", ((z, y), (Malicious(trace), y)))
-    with pytest.raises(pickle.UnpicklingError, match="only NumPy arrays"):
+    with pytest.raises(PickleError, match="only NumPy arrays"):
         parts_of(Entry("D", "M", (path,)))
     assert not trace.exists()
 

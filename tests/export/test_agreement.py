@@ -81,8 +81,8 @@ def binary_maps(draw):
                 mm.Isotonic(),
                 mm.Isotonic(shape="linear"),
                 mm.Isotonic(shape="centred", strict=True),
-                mm.HistogramBinning(bins=5),
-                mm.BayesianBinning(),
+                mm.maps.HistogramBinning(bins=5),
+                mm.maps.BayesianBinning(),
                 mm.PlattScaling(),
                 mm.PlattScaling(on="probability"),
                 mm.BetaScaling(),
@@ -99,13 +99,13 @@ def expressions(draw, depth=2):
     if kind == "single":
         singles = [
             mm.Identity(),
-            mm.Uniform(),
+            mm.maps.Uniform(),
             mm.TemperatureScaling(),
             mm.EnsembleTemperatureScaling(),
-            mm.StructuredVectorScaling(),
-            mm.PriorShift({0: 5.0, 1: 1e-3}),
-            mm.IntraOrderPreserving(),
-            mm.NormalisedIsotonic(),
+            mm.maps.StructuredVectorScaling(),
+            mm.maps.PriorShift({0: 5.0, 1: 1e-3}),
+            mm.maps.IntraOrderPreserving(),
+            mm.maps.NormalisedIsotonic(),
             mm.Ensemble("temperature"),
         ]
         return draw(st.sampled_from(singles))
@@ -121,6 +121,30 @@ def test_nested_expressions(expression, n_classes, keep):
     rows = all_rows(n_classes, logits=False)
     for runtime in INSTALLED:
         assert_same(ran(runtime, fitted, rows, "double"), fitted, rows)
+
+
+@pytest.mark.parametrize("before", [None, mm.TemperatureScaling(), mm.EnsembleTemperatureScaling()])
+@pytest.mark.parametrize("combine", [mm.Pooled, mm.OneVsAll])
+@pytest.mark.parametrize(
+    "binary",
+    [
+        mm.ShrunkenPlattScaling(),
+        mm.ShrunkenBetaScaling(penalty=0.5),
+        mm.QuadraticScaling(),
+        mm.SplineCalibration(monotone=False),
+        mm.KernelCalibration(monotone=False),
+        mm.VennAbers(),
+        mm.VennAbers(cv=3),
+    ],
+    ids=repr,
+)
+def test_binary_maps_of_log_odds_and_intervals(binary, combine, before):
+    expression = combine(binary) if before is None else before >> combine(binary)
+    for n_classes in (2, 4):
+        scores, y = calibration_set(n_classes, logits=False, n=120)
+        fitted, rows = expression.fit(scores, y), all_rows(n_classes, logits=False)
+        for runtime in INSTALLED:
+            assert_same(ran(runtime, fitted, rows, "double"), fitted, rows)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -184,7 +208,7 @@ def test_binary_maps_alone_and_what_they_are_fitted_on():
     positive = rng.random(200).astype(np.float32)
     y = (rng.random(200) < positive).astype(int)
     table = np.stack([1 - positive, positive], axis=1)
-    for each in (mm.Isotonic(), mm.HistogramBinning(bins=4), mm.PlattScaling(), mm.BetaScaling()):
+    for each in (mm.Isotonic(), mm.maps.HistogramBinning(bins=4), mm.PlattScaling(), mm.BetaScaling()):
         fitted = each.fit(positive, y)
         for runtime in INSTALLED:
             assert_same(ran(runtime, fitted, table, "double"), fitted, table)
@@ -209,7 +233,7 @@ def test_adapted_maps(runtime, precision, n_classes, logits):
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_classes_without_probability_keep_none(runtime):
     scores = np.array([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.2, 0.3, 0.5]], np.float32)
-    fitted = mm.PriorShift([1.0, 1.0, 1e6]).fit(scores, [0, 1, 2])
+    fitted = mm.maps.PriorShift([1.0, 1.0, 1e6]).fit(scores, [0, 1, 2])
     found = ran(runtime, fitted, scores, "double")
     assert_same(found, fitted, scores)
     assert (found[scores == 0] == 0).all()

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 
 from mixnmatch import CalibratedClassifier
 
@@ -83,6 +83,11 @@ def test_what_cannot_be_converted_is_named_and_nothing_is_written(tmp_path):
     rows = np.arange(20) < 18
     labels = np.where(rows, np.arange(20) % 2, 2)  # a class with two rows
     few = CalibratedClassifier(GaussianNB(), cv=[(np.arange(18), np.arange(18, 20))], ensemble=True)
+    with pytest.warns(UserWarning, match="all labels are of class 2"):
+        few.fit(X[:20], labels)
     with pytest.raises(ValueError, match="has not seen all classes"):
-        few.fit(X[:20], labels).to_onnx(path, X)
+        few.to_onnx(path, X)
+    pairwise = CalibratedClassifier(SVC(decision_function_shape="ovo"), cv=2).fit(*problem(3))
+    with pytest.raises(ValueError, match="decision_function_shape='ovr'"):
+        pairwise.to_onnx(path, X)
     assert not path.exists()

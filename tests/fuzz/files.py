@@ -399,9 +399,9 @@ def _refuse_special(path: Path, read: Callable[[Path], None], refusals: tuple[ty
 CHANGES = {"tree": changed_tree, "numbers": changed_numbers}
 Attack = tuple[list[bytes], list[bytes], Callable[[Path], None], tuple[type[Exception], ...], str]
 ATTACKS: dict[str, Callable[[], Attack]] = {
-    "tree": lambda: (sound_maps(), deep_and_large(), read_map, (mm.MapFileError,), ".json"),
-    "numbers": lambda: (sound_maps(), [], read_map, (mm.MapFileError,), ".json"),
-    "map": lambda: (sound_maps(), [], read_map, (mm.MapFileError,), ".json"),
+    "tree": lambda: (sound_maps(), deep_and_large(), read_map, (mm.persistence.MapFileError,), ".json"),
+    "numbers": lambda: (sound_maps(), [], read_map, (mm.persistence.MapFileError,), ".json"),
+    "map": lambda: (sound_maps(), [], read_map, (mm.persistence.MapFileError,), ".json"),
     "pickle": lambda: (sound_pickles(), evil_pickles(), read_pickled, (PickleError,), ".pkl"),
     **{
         f"idx{ending}": lambda ending=ending: (

@@ -42,14 +42,17 @@ class Case:
 
 
 @st.composite
-def cases(draw: Any, n_classes: int | None = None, *, max_rows: int = 40) -> Case:
-    """Scores, labels and weights; most are usable, and many are odd in one way or another."""
+def cases(draw: Any, n_classes: int | None = None, *, logits: bool | None = None, max_rows: int = 40) -> Case:
+    """Scores, labels and weights; most are usable, and many are odd in one way or another.
+
+    Without ``logits`` scores are of either kind.
+    """
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     # A choice between "as usual" and "odd", three or more to one, lets odd things meet usual ones and get far.
     odd = st.sampled_from((False, False, False, True))
     n = draw(st.sampled_from((1, 2, 3, 10, max_rows)))
     n_classes = n_classes or draw(st.sampled_from((2, 2, 3, 5)))
-    logits = draw(st.booleans())
+    logits = draw(st.booleans()) if logits is None else logits
     kind = draw(st.sampled_from(LOGITS if logits else PROBABILITIES))
     values = (_logits if logits else _probabilities)(rng, kind, n, n_classes)
     y = rng.integers(0, n_classes, n)

@@ -74,7 +74,9 @@ def test_gains(before, after, other, same_rows):
     y, options = before.y, settings_of(before)
     gain = answer("calibration_gain", lambda: mm.calibration_gain(before.scores, after.scores, y, **options))
     assert gain is None or -2 <= gain <= 2
-    found = answer("compare_gains", lambda: mm.compare_gains(before.scores, after.scores, other.scores, y, **options))
+    found = answer(
+        "compare_gains", lambda: mm.evaluation.compare_gains(before.scores, after.scores, other.scores, y, **options)
+    )
     assert found is None or -4 <= found <= 4
     kept = answer(
         "accuracy_preserved", lambda: mm.accuracy_preserved(before.scores, after.scores, logits=before.logits)
@@ -100,7 +102,8 @@ def test_reliability_curve(case, kind, band):
 @given(cases(), st.sampled_from(("brier", "log")))
 def test_decomposition(case, score):
     parts = answer(
-        "score_decomposition", lambda: mm.score_decomposition(case.scores, case.y, score=score, **settings_of(case))
+        "score_decomposition",
+        lambda: mm.evaluation.score_decomposition(case.scores, case.y, score=score, **settings_of(case)),
     )
     if parts is not None and np.isfinite(parts.value):
         total = parts.miscalibration - parts.discrimination + parts.uncertainty

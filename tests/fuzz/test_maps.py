@@ -24,14 +24,14 @@ def test_fit_and_apply(name):
         case = data.draw(cases())
 
         def call():
-            return build(name, logits=case.logits).fit(case.scores, case.y, case.weight)
+            return build(name).for_input(logits=case.logits).fit(case.scores, case.y, case.weight)
 
         fitted = answer(f"fit {name}", call)
         if fitted is None:
             return
+        assert fitted.takes_logits == case.logits
         check_distribution(fitted.predict_proba(case.scores), fitted.n_classes_)
-        other = data.draw(cases(fitted.n_classes_))
-        fitted.logits = other.logits  # what the map was fitted on need not be what it is applied to
+        other = data.draw(cases(fitted.n_classes_, logits=fitted.takes_logits))
         p = answer(f"apply {name}", lambda: fitted.predict_proba(other.scores))
         if p is not None:
             check_distribution(p, fitted.n_classes_)

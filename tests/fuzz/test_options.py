@@ -71,7 +71,7 @@ def test_maps(name):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_calibration_error(estimator):
-    keys = ["notion", "norm", "root", "bins", "binning", "bandwidth", "kernel", "average", "confidence", "groups"]
+    keys = ["notion", "norm", "root", "bins", "binning", "bandwidth", "kernel", "average", "confidence", "clusters"]
 
     @examples(0.02 / len(ESTIMATORS), 20)
     @given(st.dictionaries(st.sampled_from([*keys, "random_state", "classes"]), st.sampled_from(VALUES), max_size=2))

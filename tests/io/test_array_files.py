@@ -28,7 +28,7 @@ def test_npz_name_of_the_array_says_what_scores_are(folder):
 
 def test_npz_both_kinds_need_a_choice(folder):
     np.savez("b.npz", logits=Z, probs=np.full((20, 3), 1 / 3), labels=Y)
-    with pytest.raises(FileError, match="both 'logits' and 'probs'; choose with --logits or --probs"):
+    with pytest.raises(FileError, match="both 'logits' and 'probs'; choose with logits=True or logits=False"):
         read_table("b.npz")
     assert read_table("b.npz", logits=True).logits
     assert not read_table("b.npz", logits=False).logits
@@ -55,7 +55,7 @@ def test_npy_pair(folder):
     np.testing.assert_array_equal(table.scores, Z)
     np.testing.assert_array_equal(table.labels, Y)
     assert isinstance(table.scores, np.memmap)
-    with pytest.raises(FileError, match="name the file with the labels: --labels"):
+    with pytest.raises(FileError, match=r"name the .npy file with the labels: labels=..."):
         read_table("z.npy")
     np.save("w.npy", np.ones(3))
     with pytest.raises(FileError, match=r"w.npy: has shape \(3,\), but there are 20 rows"):
@@ -166,7 +166,7 @@ def test_truncated_and_object_npy(folder):
 def test_options_of_other_kinds_of_file_are_refused(folder):
     np.savez("l.npz", logits=Z, labels=Y)
     np.save("y.npy", Y)
-    with pytest.raises(FileError, match=r"--labels is for scores in .npy"):
+    with pytest.raises(FileError, match=r"labels is for scores in .npy"):
         read_table("l.npz", labels="y.npy")
     with pytest.raises(FileError, match=r"are for .csv and .parquet"):
         read_table("l.npz", columns=["a"])
@@ -175,7 +175,7 @@ def test_options_of_other_kinds_of_file_are_refused(folder):
 @pytest.mark.parametrize("name", ["x.xyz", "noending"])
 def test_unknown_ending(folder, name):
     Path(name).write_text("1")
-    with pytest.raises(FileError, match=r"the name must end in .npz, .npy, .csv or .parquet"):
+    with pytest.raises(FileError, match=r"the name must end in .npz, .npy, .csv, .csv.gz, .tsv or .parquet"):
         read_table(name)
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mixnmatch._engine.class_names import class_names
 from mixnmatch.io import FileError, read_table
-from mixnmatch.io.columns import class_names
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -87,14 +87,14 @@ def test_options_choose_columns(folder):
         ("a,b,label\n.1,.9,a\n.5,.5,\n", "line 3 (row 1), column 'label': there is no label"),
         ("a,b,label\n.1,.9,a\n.5,b\n", "line 3 (row 1) has 2 values, the header has 3"),
         ("a,a,label\n.1,.9,a\n", "has more than one column called 'a'"),
-        ("a,b\n.1,.9\n", "has no column 'label'; name the one with the labels: --label-column; it has 'a', 'b'"),
-        ("a;b;label\n.1;.9;a\n", "columns must be separated by commas"),
+        ("a,b\n.1,.9\n", "has no column 'label'; name the one with the labels: label_column=...; it has 'a', 'b'"),
+        ("a|b|label\n.1|.9|a\n", "columns must be separated by commas, semicolons or tabs"),
         ("a,b,label\n", "has a header but no rows"),
         ("\n\n", "the first line is empty"),
         (",a,b,label\n0,.1,.9,a\n", "a column without a name looks like a row number"),
         ("ID,a,b,label\n0,.1,.9,a\n", "column 'ID' looks like a row number"),
         ("label\na\n", "has no columns of scores"),
-        ("a,b,label,labels\n.1,.9,a,a\n", "has columns 'label', 'labels'; choose with --label-column"),
+        ("a,b,label,labels\n.1,.9,a,a\n", "has columns 'label', 'labels'; choose with label_column=..."),
         ('a,b,label\n.1,"x"y,a\n', "is not a valid .csv file"),
     ],
 )
@@ -152,7 +152,10 @@ def test_partitioned_folder(folder):
         ({"a": [0.1, None], "b": [0.9, 0.5], "label": ["a", "b"]}, "row 1, column 'a': there is no value (null)"),
         ({"a": [0.1, 0.5], "b": [0.9, 0.5], "label": ["a", None]}, "row 1, column 'label': there is no value (null)"),
         ({"a": ["x", "y"], "b": [0.9, 0.5], "label": ["a", "b"]}, "column 'a' holds string, not numbers"),
-        ({"a": [[0.1], [0.2]], "label": ["a", "b"]}, "column 'a' holds lists or records"),
+        ({"a": [["x"], ["y"]], "label": ["a", "b"]}, "column 'a' holds lists or records that are not numbers"),
+        ({"a": [[0.1, 0.9], [0.2]], "label": [0, 1]}, "row 1, column 'a': a list of 1 scores, where others have 2"),
+        ({"a": [[0.1, 0.9], None], "label": [0, 1]}, "row 1, column 'a': there is no value (null)"),
+        ({"a": [[0.1, 0.9]], "b": [[0.1, 0.9]], "label": [0]}, "has several columns of lists ('a', 'b')"),
         ({"a": [0.1, 0.5], "b": [0.9, 0.5]}, "has no column 'label'"),
         ({"a": pa.array([], pa.float64()), "b": pa.array([], pa.float64()), "label": pa.array([], pa.int64())},
          "has no rows"),

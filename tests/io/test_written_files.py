@@ -51,7 +51,7 @@ def test_failure_leaves_the_old_file(folder):
 def test_check_output(folder):
     check_output(Path("new.npz"), [".npz"])
     Path("old.npz").write_text("x")
-    with pytest.raises(FileError, match="exists already; pass --force"):
+    with pytest.raises(FileError, match="exists already; pass force=True"):
         check_output(Path("old.npz"), [".npz"])
     check_output(Path("old.npz"), [".npz"], force=True)
     with pytest.raises(FileError, match=r"cannot write '.txt' files; the name must end in .npz or .csv"):

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from mixnmatch import BayesianBinning, HistogramBinning, OneVsAll, Pooled
+from mixnmatch import OneVsAll, Pooled
+from mixnmatch.maps import BayesianBinning, HistogramBinning
 from tests.conftest import make_problem, softmax
 
 

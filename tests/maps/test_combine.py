@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import mixnmatch as mm
-from mixnmatch.maps.base import read_rows
+from mixnmatch._engine import door
 from tests.conftest import make_problem, nll, softmax
 
 
@@ -40,7 +40,7 @@ def test_composition_fits_the_second_on_what_the_first_puts_out(table):
 
 def test_composition_is_associative_in_effect(table):
     p, y = table
-    ts, ets, irm = mm.VectorScaling(), mm.EnsembleTemperatureScaling(), mm.Pooled(mm.Isotonic(strict=True))
+    ts, ets, irm = mm.maps.VectorScaling(), mm.EnsembleTemperatureScaling(), mm.Pooled(mm.Isotonic(strict=True))
     left, right = ((ts >> ets) >> irm).fit(p, y), (ts >> (ets >> irm)).fit(p, y)
     np.testing.assert_allclose(left.predict_proba(p), right.predict_proba(p), atol=1e-9)
 
@@ -82,13 +82,13 @@ def test_class_without_positives_stays_defined(table):
 
 def test_cross_fitting_uses_copies_that_have_not_seen_the_row(table):
     p, y = table
-    chain = mm.Composition(mm.MatrixScaling(), mm.TemperatureScaling(), cv=4, random_state=1)
+    chain = mm.Composition(mm.maps.MatrixScaling(), mm.TemperatureScaling(), cv=4, random_state=1)
     fitted = chain.fit(p, y)
-    source = read_rows(p, y)
+    source = door.rows(p, y)
     out = np.empty_like(p)
     for k in range(4):
         rest = source.fold(k, 4, keep=False, seed=1)
-        part = mm.MatrixScaling()._fit_source(rest)
+        part = mm.maps.MatrixScaling()._fit_source(rest)
         inside = np.asarray(source.fold(k, 4, keep=True, seed=1).block(0, 300).index)
         out[inside] = part.predict_proba(p[inside])
     by_hand = mm.TemperatureScaling().fit(out, y)
@@ -97,8 +97,8 @@ def test_cross_fitting_uses_copies_that_have_not_seen_the_row(table):
 
 def test_cross_fitting_tempers_an_over_fitted_first_map():
     logits, y = make_problem(120, 10, sharpness=1.0)
-    plain = (mm.MatrixScaling(logits=True) >> mm.TemperatureScaling()).fit(logits, y)
-    crossed = mm.Composition(mm.MatrixScaling(logits=True), mm.TemperatureScaling(), cv=5).fit(logits, y)
+    plain = (mm.maps.MatrixScaling(logits=True) >> mm.TemperatureScaling()).fit(logits, y)
+    crossed = mm.Composition(mm.maps.MatrixScaling(logits=True), mm.TemperatureScaling(), cv=5).fit(logits, y)
     assert crossed.second_.temperature_ > 1.2 * plain.second_.temperature_
     test_logits, test_y = make_problem(1000, 10, sharpness=1.0, seed=9)
     assert nll(crossed.predict_proba(test_logits), test_y) < nll(plain.predict_proba(test_logits), test_y)
@@ -121,3 +121,20 @@ def test_with_two_classes_one_vs_all_is_the_positive_class():
         mm.OneVsAll(mm.Isotonic(), smoothing=0).fit(z, y).predict_proba(z),
         mm.Isotonic(smoothing=0).fit(z, y).predict_proba(z),
     )
+
+
+@pytest.mark.parametrize("name", ["platt", "beta"])
+def test_increasing_maps_of_two_classes_are_injective(name):
+    """One function of the positive class that increases strictly; with more classes normalising may merge samples."""
+    rng = np.random.default_rng(0)
+    p = rng.random(200)
+    y = (rng.random(200) < p).astype(int)
+    assert not mm.calibrator(name).injective
+    fitted = mm.calibrator(name).fit(p, y)
+    assert fitted.injective
+    values = np.linspace(0.01, 0.99, 50)
+    assert (np.diff(fitted.predict_proba(values)[:, 1]) > 0).all()
+    assert (mm.calibrator("ts") >> mm.OneVsAll(mm.PlattScaling())).fit(np.stack([1 - p, p], axis=1), y).injective
+    assert not mm.calibrator("isotonic").fit(p, y).injective
+    three = rng.dirichlet(np.ones(3), 200)
+    assert not mm.calibrator(name).fit(three, rng.integers(0, 3, 200)).injective

@@ -3,17 +3,10 @@ import json
 import numpy as np
 import pytest
 
-from mixnmatch import (
-    Auto,
-    Isotonic,
-    MapDisplay,
-    OneVsAll,
-    Pooled,
-    SharedFunction,
-    calibrator,
-    load_sample,
-    map_curve,
-)
+from mixnmatch import Auto, Isotonic, OneVsAll, Pooled, calibrator, load_sample
+from mixnmatch.maps.curve import map_curve
+from mixnmatch.maps.display import MapDisplay
+from mixnmatch.maps.shared_function import SharedFunction
 
 pytest.importorskip("matplotlib")
 
@@ -138,3 +131,27 @@ def test_drawing(fit):
     assert display.ax_ is ax
     assert ax.get_legend() is None
     assert "Pooled" in ax.get_title()
+
+
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_from_estimator(ensemble):
+    from sklearn.datasets import load_iris
+    from sklearn.exceptions import NotFittedError
+    from sklearn.naive_bayes import GaussianNB
+
+    from mixnmatch import CalibratedClassifier
+
+    X, y = load_iris(return_X_y=True)
+    model = CalibratedClassifier(GaussianNB(), map="irova", cv=3, ensemble=ensemble)
+    with pytest.raises(NotFittedError):
+        MapDisplay.from_estimator(model)
+    model.fit(X, np.array(["a", "b", "c"])[y])
+    fold = len(model.pairs_) - 1
+    display = MapDisplay.from_estimator(model, fold=fold, classes=["b"])
+    expected = map_curve(model.pairs_[fold][1], classes=["b"])
+    assert [line.name for line in display.curve.lines] == ["class b"]
+    np.testing.assert_array_equal(display.curve.lines[0].value, expected.lines[0].value)
+    with pytest.raises(ValueError, match="fold must be from 0"):
+        MapDisplay.from_estimator(model, fold=len(model.pairs_))
+    with pytest.raises(TypeError, match="CalibratedClassifier is needed"):
+        MapDisplay.from_estimator(GaussianNB().fit(X, y))

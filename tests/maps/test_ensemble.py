@@ -2,20 +2,11 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-from mixnmatch import (
-    BetaScaling,
-    Ensemble,
-    EnsembleTemperatureScaling,
-    PlattScaling,
-    Pooled,
-    SharedFunction,
-    engine,
-    load_sample,
-)
-from mixnmatch._engine import kernels
+from mixnmatch import BetaScaling, Ensemble, EnsembleTemperatureScaling, PlattScaling, Pooled, engine, load_sample
+from mixnmatch._engine import door, kernels
 from mixnmatch._engine.prepared import Prepared
-from mixnmatch.maps.base import read_rows
 from mixnmatch.maps.ensemble import FAMILIES, _Members, ensemble_statistic, shared_parts, sigmoid_statistic
+from mixnmatch.maps.shared_function import SharedFunction
 from tests.conftest import brier, make_problem, nll, softmax
 
 LOSS = {"nll": nll, "brier": brier}
@@ -26,7 +17,7 @@ LOSS = {"nll": nll, "brier": brier}
 @pytest.mark.parametrize("fixed", [True, False])
 def test_gradients_are_right(family, loss, fixed):
     logits, y = make_problem(30, 4)
-    source = read_rows(logits, y, np.arange(30) % 3 + 1.0, logits=True)
+    source = door.rows(logits, y, np.arange(30) % 3 + 1.0, logits=True)
     members = _Members(FAMILIES[family], 2, fixed, loss, 1e-37)
     rows = Prepared.of(source, shared_parts, members.floor)
     width = len(FAMILIES[family].lower)
@@ -47,7 +38,7 @@ def test_gradients_are_right(family, loss, fixed):
 def test_the_compiled_pass_gives_the_same(family, loss, fixed):
     logits, y = make_problem(30, 4, sharpness=8.0)
     logits[0] = [0.0, -2000.0, -3000.0, 10.0]
-    source = read_rows(logits, y, np.arange(30) % 3 + 1.0, logits=True)
+    source = door.rows(logits, y, np.arange(30) % 3 + 1.0, logits=True)
     members = _Members(FAMILIES[family], 2, fixed, loss, 1e-37)
     rows = Prepared.of(source, shared_parts, members.floor)
     rng = np.random.default_rng(1)

@@ -3,9 +3,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
+from mixnmatch._engine import door
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import engine, single_threaded_blas
-from mixnmatch.maps.base import read_rows
 from mixnmatch.maps.gaussian_process import (
     GaussianProcessCalibration,
     Prior,
@@ -133,7 +133,7 @@ def test_gradient_of_the_evidence_against_finite_differences():
 
 def test_fit_is_a_stationary_point():
     x, y = problem(300)
-    source, prior = read_rows(x, y, logits=True), Prior(NODES, 8)
+    source, prior = door.rows(x, y, logits=True), Prior(NODES, 8)
     settings = NODES, 1e-37, 0.4
     with single_threaded_blas():
         fit = _minimise(source, prior, np.zeros(8), np.array([0.0, 0.8]), settings, 1e-13)

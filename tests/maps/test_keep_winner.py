@@ -87,7 +87,7 @@ def test_sums_floors_and_order(seed, size):
 def test_predictions_stay_in_floating_point(dtype):
     logits, y = make_problem(400, 5, seed=1, dtype=dtype)
     y = (y + 1) % 5  # the map inside wants to change every prediction
-    fitted = mm.KeepWinner(mm.StructuredMatrixScaling(logits=True)).fit(logits, y)
+    fitted = mm.KeepWinner(mm.maps.StructuredMatrixScaling(logits=True)).fit(logits, y)
     p = fitted.predict_proba(logits)
     assert p.dtype == dtype
     assert mm.accuracy_preserved(logits, p)
@@ -117,7 +117,7 @@ def biased(n, seed):
 def test_settings_are_those_of_the_map_inside():
     logits, y = make_problem(200, 3, seed=4)
     names = np.array(["a", "b", "c"])
-    inside = mm.StructuredVectorScaling(logits=True, classes=names)
+    inside = mm.maps.StructuredVectorScaling(logits=True, classes=names)
     fitted = mm.KeepWinner(inside).fit(logits, names[y])
     assert fitted.predict(logits).tolist() == names[logits.argmax(axis=1)].tolist()
     assert not fitted.injective
@@ -136,10 +136,10 @@ def test_other_peoples_calibrators():
 
 
 PARTS = {
-    "keep": lambda **k: mm.KeepWinner(mm.VectorScaling(**k)),
+    "keep": lambda **k: mm.KeepWinner(mm.maps.VectorScaling(**k)),
     "ts": mm.TemperatureScaling,
     "ets": mm.EnsembleTemperatureScaling,
-    "iop": mm.IntraOrderPreserving,
+    "iop": mm.maps.IntraOrderPreserving,
     "irm": lambda **k: mm.Pooled(mm.Isotonic(strict=True), **k),
     "auto": lambda **k: mm.calibrator("auto", cv=2, accuracy_preserving=True, **k),
 }

@@ -2,18 +2,19 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad, minimize
 
-from mixnmatch import (
+from mixnmatch import TemperatureScaling
+from mixnmatch._engine import door
+from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import read_scores
+from mixnmatch.maps import (
     BiasCorrectedTemperatureScaling,
     DirichletScaling,
     MatrixScaling,
     StructuredMatrixScaling,
     StructuredVectorScaling,
-    TemperatureScaling,
     VectorScaling,
+    scaling,
 )
-from mixnmatch._engine.rows import Rows
-from mixnmatch._engine.scores import read_scores
-from mixnmatch.maps import scaling
 from mixnmatch.maps._linear_passes import (
     Problem,
     gradient_statistic,
@@ -23,7 +24,6 @@ from mixnmatch.maps._linear_passes import (
     scaled_rows,
 )
 from mixnmatch.maps._linear_solver import ridge_vector
-from mixnmatch.maps.base import read_rows
 from tests.conftest import draw_labels, make_problem, nll, softmax
 
 
@@ -41,7 +41,7 @@ def skewed():
 def test_gradients_are_right(skewed, full, loss):
     logits, y, _ = skewed
     weight = np.random.default_rng(0).integers(1, 4, 50).astype(float)
-    source = read_rows(logits[:50], y[:50], weight, logits=True)
+    source = door.rows(logits[:50], y[:50], weight, logits=True)
     problem = Problem(0.7, 1e-37, full, loss, False)
     size = 12 if full else 6
     theta = np.random.default_rng(1).normal(size=size) * 0.3
@@ -57,7 +57,7 @@ def test_gradients_are_right(skewed, full, loss):
 def test_curvature_is_the_derivative_of_the_gradient(skewed, full):
     logits, y, _ = skewed
     weight = np.random.default_rng(0).integers(1, 4, 50).astype(float)
-    source = read_rows(logits[:50], y[:50], weight, logits=True)
+    source = door.rows(logits[:50], y[:50], weight, logits=True)
     problem = Problem(0.7, 1e-37, full, "nll", False)
     size = 12 if full else 6
     theta = np.random.default_rng(1).normal(size=size) * 0.3
@@ -81,7 +81,7 @@ def test_optimum_cannot_be_improved(skewed, kind, loss):
     """Small steps in random directions never lower the penalised loss."""
     logits, y, _ = skewed
     fitted = kind(logits=True, loss=loss, **({"strength": 0.1} if kind is DirichletScaling else {})).fit(logits, y)
-    source = read_rows(logits, y, logits=True)
+    source = door.rows(logits, y, logits=True)
     problem = fitted._problem(source)
     classes = 3
     if problem.full:
@@ -126,7 +126,7 @@ def test_fit_is_the_optimum_that_scipy_finds(kind, classes):
     logits, y = make_problem(400, classes, sharpness=1.7, seed=classes)
     weight = np.random.default_rng(classes).integers(1, 4, len(y)).astype(float)
     fitted = kind(logits=True).fit(logits, y, weight)
-    source = read_rows(logits, y, weight, logits=True)
+    source = door.rows(logits, y, weight, logits=True)
     problem = fitted._problem(source)
     ridge = ridge_vector(fitted._penalty(source), problem, classes)
     ridge[:-classes] /= problem.beta**2  # from v and M to W = beta (I + diag(v) + M)
@@ -161,7 +161,7 @@ def test_products_are_those_with_the_curvature(skewed, full):
     logits, y, _ = skewed
     weight = np.random.default_rng(0).integers(1, 4, 50).astype(float)
     problem = Problem(0.7, 1e-37, full, "nll", False)
-    rows = scaled_rows(read_rows(logits[:50], y[:50], weight, logits=True), problem)
+    rows = scaled_rows(door.rows(logits[:50], y[:50], weight, logits=True), problem)
     theta, direction = np.random.default_rng(1).normal(size=(2, 12 if full else 6)) * 0.3
     _, hessian = rows.total(newton_statistic, problem, theta)
     product = rows.then(local, problem, theta).total(product_statistic, problem, direction)
@@ -295,7 +295,7 @@ def test_shared_slopes_have_the_gradient_and_the_curvature_of_their_sum(skewed):
     logits, y, _ = skewed
     weight = np.random.default_rng(0).integers(1, 4, 50).astype(float)
     problem = Problem(0.7, 1e-37, False, "nll", False, shared=True)
-    rows = scaled_rows(read_rows(logits[:50], y[:50], weight, logits=True), problem)
+    rows = scaled_rows(door.rows(logits[:50], y[:50], weight, logits=True), problem)
     theta, direction = np.random.default_rng(1).normal(size=(2, 4)) * 0.3
     assert problem.n_parameters(3) == 4
     for loss in ("nll", "brier"):

@@ -4,7 +4,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from mixnmatch import BetaScaling, OneVsAll, PlattScaling, Pooled
-from mixnmatch.maps._newton import minimise
+from mixnmatch.maps._solve import Point, bounded_step, newton
 from tests.conftest import make_problem, softmax
 
 
@@ -93,9 +93,17 @@ def test_bounded_newton_on_quadratics():
     def statistic(theta):
         gap = theta - centre
         slope = np.einsum("kpq,kq->kp", hessian, gap)
-        return 0.5 * np.einsum("kp,kp->k", gap, slope) + 1, slope, hessian
+        return Point(theta, 0.5 * np.einsum("kp,kp->k", gap, slope) + 1, slope, hessian)
 
-    theta, value = minimise(statistic, np.ones((5, 3)), np.array([0.0, 0.0, -np.inf]))
+    lower = np.array([0.0, 0.0, -np.inf])
+    found = newton(
+        statistic,
+        statistic(np.ones((5, 3))),
+        lambda point: bounded_step(point, lower),
+        project=lambda theta: np.maximum(theta, lower),
+    )
+    theta, value = found.point.theta, found.point.value
+    assert found.residual <= 1e-9
     for k in range(5):
         found = minimize(
             lambda t, k=k: 0.5 * (t - centre[k]) @ hessian[k] @ (t - centre[k]) + 1,

@@ -6,8 +6,8 @@ from sklearn.base import clone
 
 import mixnmatch.maps.normalised_isotonic as module
 from mixnmatch import Isotonic, Pooled, TemperatureScaling, accuracy_preserved, engine
+from mixnmatch._engine import door
 from mixnmatch._engine.block import Block
-from mixnmatch.maps.base import read_rows
 from mixnmatch.maps.columns import Columns
 from mixnmatch.maps.isotonic import STRICTNESS
 from mixnmatch.maps.normalised_isotonic import Levels, NormalisedIsotonic, _monotone_minimum, nll_statistic
@@ -24,7 +24,7 @@ def curved(n=400, n_classes=5, seed=0):
 
 
 def irm_function(p, y, sample_weight=None):
-    return Isotonic()._functions(Columns(read_rows(p, y, sample_weight), "pooled"))[0]
+    return Isotonic()._functions(Columns(door.rows(p, y, sample_weight), "pooled"))[0]
 
 
 def levels_of(p, y):

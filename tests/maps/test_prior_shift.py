@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import mixnmatch as mm
-from mixnmatch.maps.base import read_rows
+from mixnmatch import rows as read_rows
 from mixnmatch.maps.summary import CELLS, CalibrationSummary, summarise
 from mixnmatch.selection.crossfit import composed
 from tests.conftest import draw_labels, make_problem, softmax
@@ -20,17 +20,17 @@ def shifted(p, ratios):
 @given(st.lists(st.floats(1e-6, 1e6), min_size=2, max_size=6))
 def test_is_bayes_rule(ratios):
     p = softmax(np.random.default_rng(0).normal(size=(20, len(ratios))) * 4)
-    fitted = mm.PriorShift(ratios).fit(p, np.zeros(20, int))
+    fitted = mm.maps.PriorShift(ratios).fit(p, np.zeros(20, int))
     np.testing.assert_allclose(fitted.predict_proba(p), shifted(p, ratios), rtol=1e-9, atol=1e-300)
-    back = mm.PriorShift([1 / ratio for ratio in ratios]).fit(p, np.zeros(20, int))
+    back = mm.maps.PriorShift([1 / ratio for ratio in ratios]).fit(p, np.zeros(20, int))
     np.testing.assert_allclose(back.predict_proba(fitted.predict_proba(p)), p, rtol=1e-6, atol=1e-12)
 
 
 def test_zeros_stay_zeros_and_saturated_logits_keep_their_digits():
-    fitted = mm.PriorShift([1.0, 1e8, 1.0]).fit([[0.2, 0.3, 0.5]], [0])
+    fitted = mm.maps.PriorShift([1.0, 1e8, 1.0]).fit([[0.2, 0.3, 0.5]], [0])
     np.testing.assert_array_equal(fitted.predict_proba([[1.0, 0.0, 0.0]]), [[1, 0, 0]])
     np.testing.assert_allclose(fitted.predict_proba([[0.5, 0.0, 0.5]]), [[0.5, 0, 0.5]])
-    logits = mm.PriorShift([1.0, 1e20], logits=True).fit([[0.0, 0.0]], [0])
+    logits = mm.maps.PriorShift([1.0, 1e20], logits=True).fit([[0.0, 0.0]], [0])
     np.testing.assert_allclose(logits.predict_proba([[50.0, 0.0]])[0, 1], 1 / (1 + np.exp(50) / 1e20), rtol=1e-12)
     np.testing.assert_allclose(logits.predict_proba([[1e4, -1e4]]), [[1, 0]])
     vector = logits.predict_proba([-50.0])
@@ -39,19 +39,19 @@ def test_zeros_stay_zeros_and_saturated_logits_keep_their_digits():
 
 def test_float32_gives_the_float64_answer():
     p = softmax(np.random.default_rng(0).normal(size=(100, 5)) * 5)
-    fitted = mm.PriorShift([1, 2, 3, 1e-4, 1e4]).fit(p, np.zeros(100, int))
+    fitted = mm.maps.PriorShift([1, 2, 3, 1e-4, 1e4]).fit(p, np.zeros(100, int))
     single = fitted.predict_proba(p.astype(np.float32))
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, fitted.predict_proba(p), atol=1e-5)
 
 
 def test_flags_and_names():
-    fitted = mm.PriorShift({"b": 2.0}, classes=["a", "b"]).fit([[0.5, 0.5]], ["a"])
+    fitted = mm.maps.PriorShift({"b": 2.0}, classes=["a", "b"]).fit([[0.5, 0.5]], ["a"])
     assert fitted.injective
     assert not fitted.accuracy_preserving
     np.testing.assert_allclose(fitted.predict_proba([[0.5, 0.5]]), [[1 / 3, 2 / 3]])
     np.testing.assert_allclose(clone(fitted).fit([[0.5, 0.5]], ["a"]).log_ratios_, fitted.log_ratios_)
-    assert mm.PriorShift().fit([[0.5, 0.5]], [0]).log_ratios_.tolist() == [0, 0]
+    assert mm.maps.PriorShift().fit([[0.5, 0.5]], [0]).log_ratios_.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ def test_flags_and_names():
 )
 def test_bad_ratios_are_refused(ratios, message):
     with pytest.raises(ValueError, match=message):
-        mm.PriorShift(ratios, classes=["a", "b"]).fit([[0.5, 0.5]], ["a"])
+        mm.maps.PriorShift(ratios, classes=["a", "b"]).fit([[0.5, 0.5]], ["a"])
 
 
 def test_many_classes_are_not_all_listed():
     p = np.full((1, 1000), 1e-3)
     with pytest.raises(ValueError, match=r"19, \.\.\. \(1000 in all\)"):
-        mm.PriorShift({"x": 2.0}).fit(p, [0])
+        mm.maps.PriorShift({"x": 2.0}).fit(p, [0])
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,7 @@ def test_dask_gives_what_memory_gives():
 def test_two_fitted_maps_are_one():
     logits, y = make_problem(200, 3)
     first = mm.TemperatureScaling(logits=True).fit(logits, y)
-    second = mm.VectorScaling().fit(first.predict_proba(logits), y)
+    second = mm.maps.VectorScaling().fit(first.predict_proba(logits), y)
     whole = mm.Composition.of_fitted(first, second)
     expected = second.predict_proba(first.predict_proba(logits))
     np.testing.assert_allclose(whole.predict_proba(logits), expected, atol=1e-9)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mixnmatch import BayesianBinning, HistogramBinning, OneVsAll, Pooled
-from mixnmatch.maps import score_table
+from mixnmatch import OneVsAll, Pooled
+from mixnmatch.maps import BayesianBinning, HistogramBinning, score_table
 
 from ..conftest import make_problem, softmax
 

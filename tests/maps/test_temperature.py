@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from mixnmatch import EnsembleTemperatureScaling, Identity, TemperatureScaling, Uniform
+from mixnmatch import EnsembleTemperatureScaling, Identity, TemperatureScaling
+from mixnmatch.maps import Uniform
 from mixnmatch.maps.ensemble_temperature import simplex_minimum
 from tests.conftest import brier, make_problem, nll, softmax
 
@@ -57,7 +58,7 @@ def test_float32_is_not_a_silent_no_op():
 
 def test_zeros_are_read_as_less_than_the_smallest_positive_score():
     p = np.array([[0.0, 1.0], [0.1, 0.9], [0.8, 0.2]])
-    assert TemperatureScaling().fit(p, [1, 1, 0]).log_floor_ == pytest.approx(0.05)
+    assert TemperatureScaling().fit(p, [1, 1, 0]).probability_floor_ == pytest.approx(0.05)
 
 
 def test_unknown_loss_is_refused():

@@ -12,6 +12,7 @@ from mixnmatch._documents import checksum
 from mixnmatch.monitoring import Monitor, StateFileError
 from mixnmatch.monitoring.monitor import OPEN_STEPS
 from mixnmatch.monitoring.state import locked
+from mixnmatch.persistence import MapFileError
 from tests.conftest import draw_labels, softmax
 
 
@@ -61,7 +62,7 @@ def test_another_map_is_refused(fitted, tmp_path):
     other = mm.calibrator("ts", logits=True).fit(*batch(7))
     with pytest.raises(StateFileError, match="another map"):
         Monitor.load(path, other)
-    with pytest.raises(mm.MapFileError, match="not a map file"):
+    with pytest.raises(MapFileError, match="not a map file"):
         mm.load(path)
     fitted.save(tmp_path / "map.json")
     with pytest.raises(StateFileError, match="not a monitor file"):

@@ -6,36 +6,70 @@ import pytest
 from mixnmatch import calibrator
 from mixnmatch.evaluation.error import calibration_error
 from mixnmatch.evaluation.gain import calibration_gain
+from mixnmatch.evaluation.scores import log_loss
 from mixnmatch.report import build_report, write_report
 from tests.conftest import make_problem, softmax
+from tests.maps.expressions import ALL, expression
 
 
 def test_numbers_are_those_of_the_library(report_file):
     _, data = report_file
     logits, y = make_problem(900, 5)
     before, labels = logits[500:], y[500:]
-    after = calibrator("ets", logits=True).fit(logits[:500], y[:500]).predict_proba(before)
+    after = calibrator(data.method, logits=True).fit(logits[:500], y[:500]).predict_proba(before)
     assert float(data.before.error) == float(calibration_error(before, labels, logits=True))
     assert float(data.after.error) == float(calibration_error(after, labels))
     assert float(data.gain) == float(calibration_gain(before, after, labels, logits=True))
-    assert float(data.comparison["ets"].gain) == pytest.approx(float(data.gain), abs=1e-12)
+    assert data.method == data.verdict.method == data.comparison.verdict.method
+    assert float(data.comparison[data.method].gain) == pytest.approx(float(data.gain), abs=1e-12)
 
 
 def test_the_verdict_on_over_confident_scores(report_file):
     _, data = report_file
-    assert data.verdict.level == "bad"
+    assert data.diagnosis.level == "bad"
     assert data.verdict.helps == "yes"
-    assert "over-confident" in data.verdict.headline
-    assert "No predicted class changes" in data.verdict.effect
-    assert data.next_steps[0].heading == "Use ets"
+    assert "overconfident" in data.diagnosis.headline
+    assert "No predicted class changes" in data.diagnosis.effect
+    assert "log loss falls by" in data.diagnosis.effect
+    assert data.next_steps[0].heading == f"Use {data.verdict.method}"
+    assert data.verdict.method in data.curve_answer
+    assert data.verdict.more_data == data.curve_answer
 
 
-def test_calibrated_scores_are_left_alone():
+def test_the_headline_gives_the_signed_mean(report_file):
+    """By how much the mean confidence is above the accuracy, which is less than the error where its sign changes."""
+    _, data = report_file
+    logits, y = make_problem(900, 5)
+    p = softmax(logits[500:])
+    lead = p.max(axis=1).mean() - (p.argmax(axis=1) == y[500:]).mean()
+    assert f"mean confidence is {100 * lead:.1f} percentage points above the accuracy" in data.diagnosis.headline
+    assert float(data.before.error) >= lead - 1e-9
+
+
+def test_calibrated_scores_need_no_map():
     logits, y = make_problem(4000, 3, sharpness=1.0)
     data = build_report(logits, y, logits=True, methods=["ts"])
-    assert data.verdict.level in ("good", "unclear")
+    assert data.diagnosis.level in ("good", "unclear")
     assert data.verdict.helps == "no"
-    assert data.next_steps[0].heading == "Leave the scores as they are"
+    assert data.next_steps[0].heading in ("Calibrating is optional", "Leave the scores as they are")
+    assert "helps" not in data.diagnosis.effect
+
+
+def test_the_method_asked_for_is_detailed_and_the_verdict_stays():
+    logits, y = make_problem(600, 3)
+    data = build_report(logits, y, logits=True, method="irova", methods=["ts", "irm"])
+    assert data.method == "irova"
+    assert data.verdict.method != "irova"
+    assert data.next_steps[0].heading == f"Prefer {data.verdict.method} to irova"
+    assert "irova" in data.curve_answer
+
+
+def test_one_class_is_refused():
+    logits, y = make_problem(100, 3)
+    with pytest.raises(ValueError, match="all samples are of class '2'"):
+        build_report(logits, np.full(100, 2), logits=True)
+    with pytest.raises(ValueError, match="evaluation labels: all samples"):
+        build_report(logits, y, logits=True, evaluation=(logits, np.zeros(100, dtype=int)))
 
 
 def test_the_folds_of_the_diagrams_are_those_of_the_table():
@@ -63,8 +97,9 @@ def test_the_same_seed_gives_the_same_report():
 
 def test_few_rows(small_report):
     assert small_report.curve is None
-    assert "too few rows" in small_report.curve_answer
-    assert small_report.verdict.level == "unclear"
+    assert "too few samples" in small_report.curve_answer or small_report.verdict.method == "identity"
+    assert small_report.diagnosis.level == "unclear"
+    assert not small_report.verdict.decided
     assert len(small_report.classes) == 3
 
 
@@ -73,9 +108,10 @@ def test_two_classes(vector):
     logits, y = make_problem(300, 2)
     p = softmax(logits)
     data = build_report(p[:, 1] if vector else p, y, methods=["ts"], method="platt")
-    assert data.before.error.notion == ("binary" if vector else "top-label")
+    assert data.before.error.notion == data.after.error.notion == "binary"
+    assert {result.error.notion for result in data.comparison.results} == {"binary"}
     assert [row.name for row in data.classes] == ["1"]
-    assert ("class 1" in data.subject) == vector
+    assert "class 1" in data.subject
     assert float(data.before.brier) == pytest.approx(float(data.comparison["identity"].brier))
 
 
@@ -93,8 +129,32 @@ def test_a_fitted_map_is_judged_as_it_is():
     assert data.method == "TemperatureScaling()"
     assert float(data.gain) == pytest.approx(float(expected), abs=1e-12)
     assert [result.name for result in data.comparison.results].count("TemperatureScaling()") == 1
-    with pytest.raises(ValueError, match="disagree"):
+    with pytest.raises(ValueError, match="the scores are probabilities, but the map was fitted on logits"):
         build_report(softmax(logits), y, method=fitted)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_expression_for_logits_and_for_probabilities(name):
+    """A map that is not fitted is made for the scores of the report, whatever it was written for."""
+    logits, y = make_problem(100, 3)
+    for scores, given in ((logits, True), (softmax(logits), False)):
+        written_for_other = expression(name).for_input(logits=not given)
+        held_out = (scores[60:], y[60:])
+        report = build_report(
+            scores[:60], y[:60], evaluation=held_out, method=written_for_other, methods=[], logits=given
+        )
+        after = expression(name).for_input(logits=given).fit(scores[:60], y[:60]).predict_proba(scores[60:])
+        assert float(report.after.nll) == pytest.approx(float(log_loss(after, y[60:])), rel=1e-12)
+        assert "logits" not in report.method
+        assert all(result.failure is None for result in report.comparison.results)
+
+
+def test_a_fitted_composition_for_logits():
+    logits, y = make_problem(200, 3)
+    fitted = expression("keep (ts >> irova)").for_input(logits=True).fit(logits[:100], y[:100])
+    data = build_report(logits[100:], y[100:], logits=True, method=fitted, methods=["ts"])
+    expected = calibration_gain(logits[100:], fitted, y[100:], logits=True)
+    assert float(data.gain) == pytest.approx(float(expected), abs=1e-12)
 
 
 def test_weights_count_rows_and_warn_once():

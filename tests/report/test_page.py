@@ -58,8 +58,10 @@ def test_all_sections_and_links_lead_somewhere(page):
         for name in ("aria-labelledby", "aria-describedby"):
             assert set(attributes.get(name, "").split()) <= set(ids)
     text = " ".join(parsed.text)
-    for expected in (data.title, data.verdict.headline, data.verdict.effect, data.curve_answer, __version__):
+    answer = data.curve_answer[0].upper() + data.curve_answer[1:]
+    for expected in (data.title, data.diagnosis.headline, data.diagnosis.effect, data.verdict.headline, answer):
         assert expected in text
+    assert __version__ in text
     for result in data.comparison.results:
         assert ("uncalibrated" if result.name == "identity" else result.name) in text
 

@@ -61,6 +61,8 @@ def test_says_what_it_did(fitted):
     text = stack.summary()
     assert "iop >> sms >> iop" in text
     assert "gain over the identity" in text
+    assert text.endswith(stack.verdict_)
+    assert stack.verdict_.startswith("Use ")
 
 
 def test_is_reproducible_and_can_be_cloned(fitted):
@@ -245,7 +247,7 @@ def test_rows_read_through_maps_give_the_same(monkeypatch):
 
 
 def test_many_rows_are_sampled_to_choose_by(monkeypatch):
-    from mixnmatch.maps import auto
+    from mixnmatch.selection import auto
 
     monkeypatch.setattr(auto, "ROWS_TO_CHOOSE_BY", 150)
     logits, y = make_problem(600, 3, seed=12)

@@ -25,11 +25,12 @@ def test_package_hands_out_the_function():
         _ = selection.nothing
 
 
-def test_is_ranked_by_gain_and_has_the_identity(crossed):
+def test_is_ranked_by_log_loss_and_has_the_identity(crossed):
     names = [result.name for result in crossed.results]
     assert sorted(names) == sorted([*NAMES, "identity"])
-    gains = [float(result.gain) for result in crossed.results]
-    assert gains == sorted(gains, reverse=True)
+    losses = [float(result.nll) for result in crossed.results]
+    assert losses == sorted(losses)
+    assert crossed.to_dict()["ranked_by"] == "log loss"
     assert crossed["identity"].gain == 0
     assert float(crossed.best.behind) == 0
     assert all(float(result.behind) >= 0 for result in crossed.results)
@@ -37,9 +38,37 @@ def test_is_ranked_by_gain_and_has_the_identity(crossed):
     assert crossed["identity"] not in crossed.tied()
 
 
-def test_paired_differences_are_those_of_gains(crossed):
-    for result in crossed.results:
-        assert float(result.behind) == pytest.approx(float(crossed.best.gain) - float(result.gain))
+@pytest.mark.parametrize("scoring", ["nll", "brier"])
+def test_paired_differences_are_those_of_the_score(scoring):
+    logits, y = make_problem(200, 3, seed=1)
+    found = compare(logits, y, methods=NAMES, logits=True, scoring=scoring)
+    for result in found.results:
+        gap = float(getattr(result, scoring)) - float(getattr(found.best, scoring))
+        assert float(result.behind) == pytest.approx(gap, abs=1e-12)
+    assert found.verdict.score == {"nll": "log loss", "brier": "Brier score"}[scoring]
+
+
+def test_the_text_ends_with_the_verdict(crossed):
+    assert f"Use {crossed.verdict.method}: " in str(crossed)
+    assert crossed.to_dict()["verdict"]["method"] == crossed.verdict.method
+    assert max(map(len, str(crossed).splitlines())) <= 80
+
+
+@pytest.mark.parametrize("evaluation", [False, True])
+def test_labels_of_one_class_are_refused(evaluation):
+    logits, y = make_problem(100, 3)
+    ones = np.ones(100, dtype=int)
+    given = {"evaluation": (logits, ones)} if evaluation else {}
+    with pytest.raises(ValueError, match="labels: all samples are of class '1'"):
+        compare(logits, y if evaluation else ones, methods=["ts"], logits=True, **given)
+
+
+def test_two_classes_have_one_notion_of_error():
+    logits, y = make_problem(300, 2)
+    p = softmax(logits)
+    table, vector = (compare(scores, y, methods=["platt"]) for scores in (p, p[:, 1]))
+    assert {result.error.notion for result in (*table.results, *vector.results)} == {"binary"}
+    assert float(table["platt"].error) == pytest.approx(float(vector["platt"].error))
 
 
 def test_accuracy_is_kept_where_promised(crossed):
@@ -115,38 +144,38 @@ def test_names_and_vectors_and_progress():
     result = compare(score, y, methods=["platt"], progress=lambda *step: seen.append(step), classes=["no", "yes"])
     assert seen == [(0, 2, "platt"), (1, 2, "identity")]
     assert result.best.name == "platt"
-    assert str(result).count("\n") == 6
+    assert result.verdict.method == "platt"
 
 
-def test_default_methods_are_quick_and_the_others_are_named():
-    from mixnmatch.maps.base import read_rows
-    from mixnmatch.registry import REGISTRY
-    from mixnmatch.selection.evaluated import build_methods, default_methods
+def test_default_methods_are_the_main_ones_and_the_others_are_named():
+    from mixnmatch._engine import door
+    from mixnmatch.maps.registry import METHODS
+    from mixnmatch.selection.methods import build_methods, default_methods
 
-    logits, y = make_problem(50, 3)
-    source = read_rows(logits, y, logits=True)
-    quick, slow = default_methods(source)
-    assert {"identity", "ts", "sms"} <= set(quick)
-    assert {"auto", "gpc", "ensemble-beta", "matrix"} <= set(slow)
-    assert list(build_methods(None, source, logits=True)) == quick
-    assert set(build_methods("all", source, logits=True)) == set(REGISTRY) - {"uniform"}
+    logits, y = make_problem(100, 3)
+    source = door.rows(logits, y, logits=True)
+    main, others = default_methods(source)
+    assert {"identity", "ts", "sms", "auto"} <= set(main)
+    assert {"platt", "gpc", "ensemble-beta", "matrix"} <= set(others)
+    assert list(build_methods(None, source, logits=True)) == main
+    assert set(build_methods("all", source, logits=True)) == set(METHODS) - {"uniform", "irova"}
     assert set(build_methods("ts", source, logits=True)) == {"ts", "identity"}
-    large = read_rows(np.zeros((100_001, 3)), np.zeros(100_001, int), logits=True)
-    assert "sms" in default_methods(large)[1]
+    large = door.rows(np.zeros((200_001, 3)), np.arange(200_001) % 3, logits=True)
+    assert "auto" in default_methods(large)[1]
 
 
 def test_the_text_is_narrow_and_explains_itself():
     logits, y = make_problem(200, 3)
     result = compare(logits, y, methods=["ts", "ensemble-platt", "matrix"], logits=True, cv=2)
     text = str(result)
-    assert max(map(len, text.splitlines())) <= 100
-    assert "left out" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert "Not compared" not in text
     assert "*: the method may change the predicted class" in text
     marked = [line.split()[0] for line in text.splitlines() if "* " in line and ":" not in line]
     assert marked == [line.name for line in result.results if not line.accuracy_preserving]
-    assert f"±{result['ts'].gain.interval[1] - float(result['ts'].gain):.5f}" in text
+    assert f"±{result['ts'].gain.interval[1] - float(result['ts'].gain):.4f}" in text
     defaults = replace(result, left_out=("auto", "gpc"))
-    assert str(defaults).endswith('left out because they take long to fit: auto, gpc\nmethods="all" compares them too')
+    assert 'Not compared: auto, gpc; methods="all" compares them too.' in str(defaults)
     assert defaults.to_dict()["left_out"] == ["auto", "gpc"]
 
 
@@ -156,6 +185,7 @@ def test_the_text_is_narrow_and_explains_itself():
         ({"cv": 1}, "cv"),
         ({"confidence": 2}, "confidence"),
         ({"methods": ["tts"]}, "did you mean"),
+        ({"scoring": "ece"}, "scoring"),
         ({"evaluation": 3}, "evaluation"),
     ],
 )
@@ -165,6 +195,13 @@ def test_refuses_what_makes_no_sense(options, word):
         compare(logits, y, logits=True, **options)
 
 
-def test_one_row_is_too_few_and_says_so():
-    result = compare(softmax([[1.0, 2.0]]), [1], methods=["ts"])
-    assert "too few" in result["ts"].failure
+def test_two_samples_are_too_few_and_say_so():
+    from mixnmatch._engine.folds import fold_of
+
+    seed = next(k for k in range(20) if len(set(fold_of(range(2), 2, k).tolist())) == 1)
+    result = compare(softmax([[1.0, 2.0], [2.0, 1.0]]), [1, 0], methods=["ts"], cv=2, random_state=seed)
+    assert all("too few" in one.failure for one in result.results)
+    assert result.losses is None
+    assert "failed" in str(result)
+    with pytest.raises(ValueError, match="no method could be fitted"):
+        _ = result.verdict

@@ -50,7 +50,7 @@ def test_failures_are_reported():
 
     logits, y = make_problem(90, 3, seed=4)
     curve = learning_curve(logits, y, methods={"broken": Broken()}, logits=True, repetitions=1, sizes=[30])
-    assert curve.failures == {"broken at 30 rows": "RuntimeError: too bad"}
+    assert curve.failures == {"broken at 30 samples": "RuntimeError: too bad"}
     assert np.isnan(curve.of("broken")[0].nll)
     assert curve.outlook("broken").verdict == "unclear"
     json.dumps(curve.to_dict(), allow_nan=False)
@@ -64,7 +64,7 @@ def test_few_rows_and_progress():
     )
     assert isinstance(curve, LearningCurve)
     assert curve.sizes == (8,)
-    assert steps == [(0, 2, "ts, 8 rows"), (1, 2, "identity, 8 rows")]
+    assert steps == [(0, 2, "ts, 8 samples"), (1, 2, "identity, 8 samples")]
 
 
 @pytest.mark.parametrize(

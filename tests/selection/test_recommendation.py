@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from mixnmatch import load_sample, selection
-from mixnmatch.selection import recommendation
-from mixnmatch.selection.comparison import Comparison, MethodResult
-from mixnmatch.selection.recommendation import _complexity, _guideline, recommend
-from tests.conftest import draw_labels, softmax
+from mixnmatch._engine import door
+from mixnmatch.selection.recommendation import _complexity, _guideline, _rich, recommend
+from tests.conftest import draw_labels, make_problem, softmax
 
 
 class Error(float):
@@ -41,7 +40,18 @@ def test_complexity_is_that_of_appendix_g(n_classes, model_size, error, expected
     ],
 )
 def test_guidelines_are_those_of_appendix_g(complexity, rich, preserve, expected):
-    assert _guideline(complexity, rich, preserve)[0] == expected
+    method, reason = _guideline(complexity, rich, preserve, 10)
+    assert method == expected
+    assert "many classes" not in reason
+    assert "many classes" in _guideline(complexity, rich, preserve, 2)[1]
+
+
+@pytest.mark.parametrize(
+    ("counts", "rich"), [((7200, 7200), True), ((14153, 247), False), ((500,) * 10, True), ((100,) * 10, False)]
+)
+def test_the_rarest_class_says_whether_data_are_rich(counts, rich):
+    labels = np.repeat(np.arange(len(counts)), counts)
+    assert _rich(door.rows(np.zeros((len(labels), len(counts))), labels, logits=True)) is rich
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +74,12 @@ def test_evidence_comes_from_the_data(advice):
     assert found.method != "identity"
     assert found.evidence[found.method].accuracy_preserving
     assert found.n_classes == 10
-    assert found.n_rows == 600
+    assert found.n_samples == 600
     assert not found.data_rich
     assert found.error.p_value < 0.05
     assert found.curve is not None
+    assert found.curve.methods[0] == found.method
+    assert found.method in found.verdict.more_data
     assert steps[0][0] == 0
     assert all(done <= total for done, total, _ in steps)
 
@@ -75,45 +87,67 @@ def test_evidence_comes_from_the_data(advice):
 def test_says_it_in_words_and_in_numbers(advice):
     found, _ = advice
     text = str(found)
-    for word in ("Use ", "The paper", "The data", "The metric", "More data?", "calibration gain"):
+    for word in ("Use ", "Paper", "Effect", "Nested gain", "Metric", "More data?", "calibration gain"):
         assert word in text
+    assert f"{found.error.notion} calibration error (ECE)" in text
+    assert max(map(len, text.splitlines())) <= 80
     json.dumps(found.to_dict(), allow_nan=False)
 
 
-def test_calibrated_scores_are_left_alone():
+def test_preserving_accuracy_has_a_price(advice):
+    found, _ = advice
+    cost = found.verdict.accuracy_cost
+    losses = found.evidence.losses
+    gap = (
+        losses.nll[:, losses.names.index(found.method)] - losses.nll[:, losses.names.index(found.verdict.unrestricted)]
+    )
+    assert float(cost) == pytest.approx(gap.mean())
+    assert cost.standard_error == pytest.approx(gap.std(ddof=1) / np.sqrt(len(gap)))
+    assert "never changing a predicted class costs" in str(found).replace("\n               ", " ")
+
+
+def test_undersampled_positives_need_an_intercept():
+    """Scores from balanced training data, true rate 2%: no map without an intercept can mend them."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=3000) * 2 - 5
+    y = (rng.random(3000) < 1 / (1 + np.exp(-z))).astype(int)
+    p = 1 / (1 + np.exp(-(z + 4)))
+    found = recommend(p, y)
+    assert found.method in ("platt", "beta", "isotonic", "auto")
+    assert "ts" not in found.verdict.tied_with
+    assert found.error.notion == "binary"
+    assert found.verdict.helps == "yes"
+    assert "many classes" in found.guideline_reason
+    kept = recommend(p, y, preserve_accuracy=True)
+    assert kept.evidence[kept.method].accuracy_preserving
+    assert kept.verdict.accuracy_cost.interval[0] > 0.05
+
+
+def test_calibrated_scores_are_said_to_be():
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(400, 3)) * 2
-    found = recommend(logits, draw_labels(softmax(logits), rng), logits=True, preserve_accuracy=True)
-    assert found.method == "identity"
+    found = recommend(logits, draw_labels(softmax(logits), rng), logits=True)
+    assert found.verdict.helps == "no"
     assert found.complexity == "low"
-    assert any("not told apart from calibrated" in caution for caution in found.cautions)
+    assert any("no significant miscalibration" in text for text in found.verdict.warnings)
+    assert found.method in ("ts", "ets", "identity")
 
 
-def test_disagreement_is_said():
-    from mixnmatch.evaluation._means import MeanEstimate
-    from mixnmatch.evaluation.gain import CalibrationGain
-
-    def result(name, gain, behind, error):
-        size = {"n_rows": 100, "n_groups": None, "confidence": 0.95}
-        made = CalibrationGain(gain, standard_error=0.001, before=0.5, after=0.5 - gain, exact=True, **size)
-        return MethodResult(name, gain=made, behind=MeanEstimate(behind, standard_error=error, **size))
-
-    results = (result("auto", 0.05, 0.0, 0.0), result("ets", 0.02, 0.03, 0.001), result("identity", 0.0, 0.05, 0.001))
-    evidence = Comparison(results, "by hand", 100, 3, 0.95)
-    method, why, best, agree = recommendation._decide(evidence, "ets", preserve_accuracy=False)
-    assert (method, best, agree) == ("auto", "auto", False)
-    assert "ets, is behind" in why
-    close = (results[0], result("ets", 0.049, 0.001, 0.001), results[2])
-    method, why, best, agree = recommendation._decide(
-        Comparison(close, "", 100, 3, 0.95), "ets", preserve_accuracy=False
-    )
-    assert (method, best, agree) == ("ets", "auto", True)
-    assert "not told apart" in why
-
-
-def test_few_rows():
+def test_few_samples_rank_nothing():
     rng = np.random.default_rng(1)
     logits = rng.normal(size=(20, 3)) * 2
-    found = recommend(logits, draw_labels(softmax(logits), rng), logits=True, preserve_accuracy=True)
-    assert found.enough == "no"
+    found = recommend(logits, draw_labels(softmax(logits), rng), logits=True)
+    assert not found.verdict.decided
+    assert {result.name for result in found.evidence.results} == {"identity", "ts"}
     assert found.curve is None
+    assert "only 20 samples" in str(found)
+    assert found.method in ("ts", "identity")
+
+
+def test_held_out_set_and_one_class():
+    logits, y = make_problem(300, 3)
+    found = recommend(logits[:150], y[:150], logits=True, evaluation=(logits[150:], y[150:]))
+    assert found.evidence.held_out
+    assert "held-out log loss" in found.why
+    with pytest.raises(ValueError, match="all samples are of class '0'"):
+        recommend(logits, np.zeros(300, dtype=int), logits=True)

@@ -6,7 +6,7 @@ from scipy.stats import chi2
 
 import mixnmatch as mm
 from mixnmatch import estimate_priors
-from mixnmatch.maps.base import read_rows
+from mixnmatch import rows as read_rows
 from mixnmatch.maps.summary import CELLS, summarise
 from mixnmatch.selection.mixture import Fixed, PriorLikelihood, profile_interval
 from mixnmatch.selection.uncertainty import LEAST_EXPECTED, _merging

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,17 @@ from numpy.typing import NDArray
 from mixnmatch._engine import kernels
 from mixnmatch._engine.along_rows import picked, row_maxima, row_sums, winners
 from mixnmatch._engine.folds import fold_of
-from mixnmatch._engine.scores import ROUNDING
+from mixnmatch._engine.scores import ROUNDING, SMALLEST_PROBABILITY
 
-if TYPE_CHECKING:
-    from mixnmatch.maps.base import CalibrationMap
+
+class FittedMap(Protocol):
+    """What the engine knows of a fitted map: whether it keeps winners, and how it acts on a block."""
+
+    @property
+    def accuracy_preserving(self) -> bool:
+        """Whether the largest entry of every row stays the largest."""
+
+    def _log_proba(self, block: Block) -> NDArray[np.float64]: ...
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,7 @@ class Block:
     @property
     def kernels(self) -> ModuleType:
         """Kernels for this block, chosen once for the whole source."""
-        return kernels.choose(0, self.backend)
+        return kernels.load(self.backend)
 
     def folds(self, n_folds: int, seed: int) -> NDArray[np.intp]:
         """Fold of each row of the block."""
@@ -74,8 +81,14 @@ class Block:
         if self.form == "logits":
             return self.values
         if self.form == "log-probabilities":
-            return np.asarray(np.maximum(self.values, np.log(floor)))
-        return np.asarray(np.log(np.maximum(self.values, self.values.dtype.type(floor))))
+            return np.asarray(np.maximum(self.values, self.log_floor(floor)))
+        return np.asarray(np.log(np.maximum(self.values, self.values.dtype.type(max(floor, SMALLEST_PROBABILITY)))))
+
+    def log_floor(self, floor: float) -> float:
+        """Logarithm of the least probability that is read; logits need none, unless the map was fitted with one."""
+        if floor == 0 and self.form == "logits":
+            return -np.inf
+        return float(np.log(max(floor, SMALLEST_PROBABILITY)))
 
     def probabilities(self) -> NDArray[Any]:
         """Probabilities, in float64 unless they came in as float32 probabilities."""
@@ -111,8 +124,8 @@ class Block:
         with np.errstate(divide="ignore"):
             return np.log(self.probabilities().astype(np.float64))
 
-    def after(self, fitted: CalibrationMap) -> Block:
-        """The same rows as a fitted map puts them out.
+    def after(self, fitted: FittedMap) -> Block:
+        """The same rows after a fitted map.
 
         It is computed in float64 from the start, logarithms included: the next map may be a step function, and a score
         that is at one of its steps must get there whatever computes it.

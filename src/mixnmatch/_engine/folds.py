@@ -1,13 +1,20 @@
-"""Folds of rows: a row belongs to one by a hash of its index, wherever it is stored."""
+"""Folds of rows: a row belongs to one by a hash of its index or of its scores, wherever it is stored."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from mixnmatch._engine.block import Block
+
+# Logarithm of what probabilities of 0 are read as where they are only told apart from others.
+LEAST_LOG = -700.0
+# Multiples of it are spread evenly in [0, 1) by their fractional parts.
+GOLDEN = 0.6180339887498949
 # Every fold is a fit, and a fitted map that is kept.
 MOST_FOLDS = 1000
 
@@ -20,11 +27,23 @@ class Fold:
     n_folds: int
     keep: bool  # True: only the rows of the fold; False: all others
     seed: int = 0
+    by_scores: bool = False  # whether it is a hash of the scores instead, so that equal rows are in the same fold
 
-    def members(self, index: NDArray[np.intp] | range) -> NDArray[np.bool_]:
-        """Which of the rows take part."""
-        inside: NDArray[np.bool_] = fold_of(index, self.n_folds, self.seed) == self.index
+    def members(self, block: Block) -> NDArray[np.bool_]:
+        """Which of the rows of a block take part."""
+        number = score_keys(block) if self.by_scores else block.index
+        inside: NDArray[np.bool_] = fold_of(number, self.n_folds, self.seed) == self.index
         return inside if self.keep else ~inside
+
+
+def score_keys(block: Block) -> NDArray[np.uint64]:
+    """A whole number for each row, the same for logits and for the probabilities they give.
+
+    It is a weighted sum of the log-probabilities in steps of 2^-16, which rounding changes in one row of many millions.
+    """
+    logs = np.maximum(block.log_probabilities(), LEAST_LOG)
+    weights = 0.5 + np.arange(1, logs.shape[1] + 1) * GOLDEN % 1
+    return np.asarray(np.rint(logs @ weights * 2.0**16).astype(np.int64).astype(np.uint64))
 
 
 def check_folds(cv: Any) -> None:
@@ -34,7 +53,7 @@ def check_folds(cv: Any) -> None:
         raise ValueError(msg)
 
 
-def fold_of(index: NDArray[np.intp] | range, n_folds: int, seed: int = 0) -> NDArray[np.intp]:
+def fold_of(index: NDArray[Any] | range, n_folds: int, seed: int = 0) -> NDArray[np.intp]:
     """Fold of each row index: a 64-bit mix of the index, so that order carries nothing."""
     if not isinstance(seed, int | np.integer):
         msg = f"random_state must be a whole number, got {seed!r}"

@@ -8,35 +8,70 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.dask import is_dask, known_rows, map_chunks, reduce_chunks, unless_error
+from mixnmatch._engine.errors import InputError
 from mixnmatch._engine.scores import from_tensor
 
 
 def read_labels(y: Any, n_rows: int, n_classes: int, classes: Any = None) -> tuple[Any, NDArray[Any]]:
     """Check labels and return their column indices and the names of the columns.
 
-    Without ``classes``, integer labels are column indices; other labels are matched to the columns in sorted order,
-    if all of them occur. Labels in a Dask array stay there.
+    Without ``classes``, integer labels are column indices, and of two columns also -1 and 1. Text labels are matched to
+    the columns in sorted order, as scikit-learn sorts classes ("10" comes before "2"), if all of them occur. Labels in
+    a Dask array stay there.
     """
     if is_dask(y):
         return _read_dask_labels(y, n_rows, n_classes, classes)
-    labels = _as_labels(y, n_rows)
-    if classes is None and labels.dtype.kind not in "US":
-        return _column_indices(labels, n_classes), np.arange(n_classes)
-    names = _column_names(np.unique(labels) if classes is None else classes, n_classes, given=classes is not None)
+    labels = as_labels(y, n_rows)
+    if classes is None and not is_text(labels):
+        if n_classes == 2 and np.isin(labels, (-1, 1)).all() and (labels < 0).any():
+            classes = np.array([-1, 1])
+        else:
+            return _column_indices(labels, n_classes), np.arange(n_classes)
+    names = _column_names(different(labels) if classes is None else classes, n_classes, given=classes is not None)
     return _match(labels, names), names
 
 
+def is_text(labels: NDArray[Any]) -> bool:
+    """Whether labels are text, in a NumPy type or as Python's own strings."""
+    return labels.dtype.kind in "USO"
+
+
+def different(labels: NDArray[Any]) -> NDArray[Any]:
+    """All names among labels, sorted."""
+    # Text of any length is not padded to the longest, as long as it is in Python's own objects.
+    return np.array(sorted(set(labels.tolist()))) if labels.dtype.kind == "O" else np.unique(labels)
+
+
+def plain_names(values: NDArray[Any], what: str) -> NDArray[Any]:
+    """Labels or names of classes that came as Python objects, such as those of a pandas column, as text or numbers.
+
+    Text stays in Python's own strings, which are not padded to the longest.
+    """
+    if values.dtype.kind != "O":
+        return values
+    kinds = set(map(type, values.ravel().tolist()))
+    if all(issubclass(kind, str) for kind in kinds):
+        return values
+    if all(issubclass(kind, bool | np.bool_ | int | np.integer) for kind in kinds):
+        return values.astype(np.int64)
+    if all(issubclass(kind, float | int | np.number) for kind in kinds):
+        return values.astype(np.float64)
+    found = sorted(kind.__name__ for kind in kinds)
+    msg = f"{what} must be all text or all whole numbers, got {', '.join(found)}; drop or fill missing ones first"
+    raise ValueError(msg)
+
+
 def _column_names(given_names: Any, n_classes: int, *, given: bool) -> NDArray[Any]:
-    names: NDArray[Any] = np.asarray(given_names)
+    names: NDArray[Any] = plain_names(np.asarray(given_names), "classes")
     if given and (names.ndim != 1 or len(names) != n_classes or len(np.unique(names)) != n_classes):
         msg = f"classes must name each of the {n_classes} columns once, got {names.tolist()!r:.200}"
         raise ValueError(msg)
     if len(names) != n_classes:
         msg = (
-            f"the labels name {len(names)} classes but the scores have {n_classes} columns; "
-            "pass classes=[...] to name the columns in order"
+            "the labels name {found} classes but the scores have {n_classes} columns; "
+            "pass {classes} to name the columns in order"
         )
-        raise ValueError(msg)
+        raise InputError(msg, found=len(names), n_classes=n_classes)
     return names
 
 
@@ -45,10 +80,10 @@ def _column_indices(labels: NDArray[Any], n_classes: int, first_row: int = 0) ->
     if outside.any():
         row = int(np.flatnonzero(outside)[0])
         msg = (
-            f"label {labels[row]} in row {first_row + row} is not a column of the scores (0 to {n_classes - 1}); "
-            "pass classes=[...] if the columns have other names"
+            "label {label} in row {row} is not a column of the scores (0 to {last}); "
+            "pass {classes} if the columns have other names"
         )
-        raise ValueError(msg)
+        raise InputError(msg, label=labels[row], row=first_row + row, last=n_classes - 1)
     return labels.astype(np.intp, copy=False)
 
 
@@ -74,7 +109,7 @@ def _read_dask_labels(y: Any, n_rows: int, n_classes: int, classes: Any) -> tupl
 def _label_codes(
     labels: NDArray[Any], first_row: int, n_classes: int, names: NDArray[Any] | None, dtype: Any
 ) -> NDArray[Any]:
-    checked = _as_labels(labels, len(labels), first_row)
+    checked = as_labels(labels, len(labels), first_row)
     found = _column_indices(checked, n_classes, first_row) if names is None else _match(checked, names, first_row)
     return found.astype(dtype)
 
@@ -89,7 +124,7 @@ def _label_error(start: int, chunks: list[NDArray[Any]], n_classes: int, names: 
 
 def _label_names(start: int, chunks: list[NDArray[Any]]) -> NDArray[Any] | Exception:
     try:
-        return np.unique(_as_labels(chunks[0], len(chunks[0]), start))
+        return different(as_labels(chunks[0], len(chunks[0]), start))
     except (ValueError, TypeError) as error:
         return error
 
@@ -112,7 +147,8 @@ def _check_label_shape(shape: tuple[int, ...], n_rows: int) -> None:
         raise ValueError(msg)
 
 
-def _as_labels(y: Any, n_rows: int, first_row: int = 0) -> NDArray[Any]:
+def as_labels(y: Any, n_rows: int, first_row: int = 0) -> NDArray[Any]:
+    """Labels as a vector of integers or text, one for each row."""
     if np.ma.isMaskedArray(y):
         msg = "labels are a masked array: drop the masked rows first"
         raise TypeError(msg)
@@ -124,11 +160,9 @@ def _as_labels(y: Any, n_rows: int, first_row: int = 0) -> NDArray[Any]:
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     _check_label_shape(labels.shape, n_rows)
+    labels = plain_names(labels, "labels")
     if labels.dtype.kind == "O":
-        if not all(isinstance(label, str) for label in labels):
-            msg = "labels are an object array; pass integers or strings"
-            raise ValueError(msg)
-        labels = labels.astype(str)
+        return labels
     if labels.dtype.kind == "f":
         with np.errstate(over="ignore"):  # long doubles; infinities are no class
             labels = labels.astype(np.float64)
@@ -147,15 +181,21 @@ def _as_labels(y: Any, n_rows: int, first_row: int = 0) -> NDArray[Any]:
 
 
 def _match(labels: NDArray[Any], names: NDArray[Any], first_row: int = 0) -> NDArray[np.intp]:
-    if (labels.dtype.kind in "US") != (names.dtype.kind in "US"):
+    if (labels.dtype.kind in "USO") != (names.dtype.kind in "USO"):
         msg = f"labels of type {labels.dtype} cannot be matched to classes of type {names.dtype}"
         raise ValueError(msg)
-    order = np.argsort(names, kind="stable")
-    position = np.searchsorted(names, labels, sorter=order)
-    codes = order[np.minimum(position, len(names) - 1)]
-    unknown = names[codes] != labels
+    if labels.dtype.kind == "O":
+        place = {name: index for index, name in enumerate(names.tolist())}
+        codes = np.fromiter((place.get(label, -1) for label in labels.tolist()), np.intp, len(labels))
+        unknown = codes < 0
+    else:
+        order = np.argsort(names, kind="stable")
+        position = np.searchsorted(names, labels, sorter=order)
+        codes = order[np.minimum(position, len(names) - 1)]
+        unknown = names[codes] != labels
     if unknown.any():
         row = int(np.flatnonzero(unknown)[0])
-        msg = f"label {labels[row].item()!r} in row {first_row + row} is not one of the classes {names.tolist()!r:.200}"
+        label = labels[row : row + 1].tolist()[0]
+        msg = f"label {label!r:.200} in row {first_row + row} is not one of the classes {names.tolist()!r:.200}"
         raise ValueError(msg)
     return codes.astype(np.intp, copy=False)

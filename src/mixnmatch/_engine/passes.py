@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeVar
@@ -145,7 +145,7 @@ def run_blocks(work: Callable[[int, int], T], ranges: list[tuple[int, int]]) -> 
         for start, stop in ranges:
             if len(waiting) >= threads + 1:
                 yield waiting.popleft().result()
-            waiting.append(pool.submit(work, start, stop))
+            waiting.append(pool.submit(copy_context().run, work, start, stop))  # settings hold on workers too
         while waiting:
             yield waiting.popleft().result()
     finally:

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine import kernels
 from mixnmatch._engine.along_rows import two_columns
-from mixnmatch._engine.block import Block
+from mixnmatch._engine.block import Block, FittedMap
 from mixnmatch._engine.dask import is_dask, map_chunks, reduce_chunks, rows_like
 from mixnmatch._engine.folds import Fold
 from mixnmatch._engine.passes import add, asked_backend, light_bytes, row_ranges, run_blocks, total
-from mixnmatch._engine.scores import ROUNDING, Scores
-
-if TYPE_CHECKING:
-    from mixnmatch.maps.base import CalibrationMap
+from mixnmatch._engine.scores import ROUNDING, SMALLEST_PROBABILITY, Scores
 
 T = TypeVar("T")
 
-# Below this a zero is not told from a number: probabilities are read as at least so much where logarithms are taken.
-SMALLEST_PROBABILITY = 1e-37
 # Tables of two classes up to this many entries are turned into log-odds once instead of in every pass.
 ODDS_ENTRIES = 1 << 26
 # A first look at the rows copies at most so many entries of the table.
@@ -34,28 +29,83 @@ LOOK_ENTRIES = 1 << 24
 
 @dataclass(frozen=True)
 class Rows:
-    """What a pass reads: scores + labels + weights + the chain of fitted maps before it, applied on the fly.
+    """Checked samples: scores, labels, weights, class names, and the kernels that work on them.
 
+    :func:`mixnmatch.rows` makes them from arrays, data frames, tensors or Dask arrays. The table is checked then and
+    never again: every ``fit``, ``predict_proba``, metric, comparison and report takes ``Rows`` in place of arrays.
+    An object cannot be changed; its methods return others that share its arrays.
+
+    Attributes
+    ----------
+    scores : Scores
+        The table of scores and its form.
+    labels : array of shape (n,) or None
+        Column of the true class of each sample.
+    weight : array of shape (n,) or None
+        Frequencies.
+    classes : array of shape (L,)
+        Names of the classes, in the order of the columns.
+    columns : array of shape (L,) or None
+        Names of the columns, where the scores came as a data frame.
+    groups : array of shape (n,) or None
+        Subgroup of each sample, for results by group.
+    clusters : array of shape (n,) or None
+        Samples of the same cluster depend on each other, for intervals.
+    backend : {"numpy", "numba"}
+        Kernels, chosen once.
+
+    Notes
+    -----
     Arrays are NumPy's (in memory or memory-mapped), or all of them Dask's, in the same chunks of rows. A pass over the
-    latter is one graph: on each chunk it is a pass over a source in memory.
+    latter is one graph: on each chunk it is a pass over rows in memory. ``chain`` holds fitted maps that are applied on
+    the fly in every pass.
     """
 
     scores: Scores
     labels: Any = None
     weight: Any = None
-    chain: tuple[CalibrationMap, ...] = ()
+    chain: tuple[FittedMap, ...] = ()
     folds: tuple[Fold, ...] = ()
     classes: NDArray[Any] | None = None
+    columns: NDArray[Any] | None = None
+    groups: NDArray[Any] | None = None
+    clusters: NDArray[Any] | None = None
     index: NDArray[np.intp] | range | None = None  # rows of the user's table, where this is a part of it
     beside: tuple[Rows, ...] = ()  # other tables of the same rows
+    backend: str = ""
+    _samples: dict[int, Rows] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.backend and self.scores.values is not None:
+            chosen = kernels.choose_backend(self.n_entries, asked_backend())
+            object.__setattr__(self, "backend", chosen)
 
     @classmethod
-    def of(cls, scores: Scores, labels: Any, weight: Any, classes: NDArray[Any] | None = None) -> Rows:
-        """A source of checked scores, labels and weights, all brought to where the scores are."""
+    def of(cls, scores: Scores, labels: Any, weight: Any, **names: Any) -> Rows:
+        """Rows of checked scores, labels and weights, all brought to where the scores are."""
         values = scores.values
         if is_dask(values) and isinstance(labels, np.ndarray):  # on their way to the workers, as short as they can be
             labels = labels.astype(np.min_scalar_type(scores.n_classes - 1))
-        return cls(scores, _aligned(labels, values), _aligned(weight, values), classes=classes)
+        return cls(scores, _aligned(labels, values), _aligned(weight, values), **names)
+
+    @property
+    def form(self) -> str:
+        """What the scores are: "probabilities" or "logits"."""
+        return "logits" if self.scores.logits else "probabilities"
+
+    @property
+    def binary(self) -> bool:
+        """Whether there are two classes, given as a vector or as two columns."""
+        return self.n_classes == 2
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __repr__(self) -> str:
+        parts = [f"{self.n_rows} samples", f"{self.n_classes} classes", self.form]
+        given = {"labels": self.labels, "weights": self.weight, "groups": self.groups, "clusters": self.clusters}
+        parts += [f"with {name}" for name, value in given.items() if value is not None]
+        return f"<Rows: {', '.join(parts)}>"
 
     @property
     def on_dask(self) -> bool:
@@ -77,11 +127,6 @@ class Rows:
         """Entries of the table."""
         return self.n_rows * self.n_classes
 
-    @cached_property
-    def backend(self) -> str:
-        """Name of the kernels for passes over this source."""
-        return kernels.backend_name(kernels.choose(self.n_entries, asked_backend()))
-
     @property
     def light_bytes(self) -> int | None:
         """Bytes in a block of a pass that does little with each probability; None where these must be made first."""
@@ -89,13 +134,13 @@ class Rows:
             return None
         return light_bytes(self.n_rows * self.scores.row_bytes)
 
-    def through(self, fitted: CalibrationMap) -> Rows:
+    def through(self, fitted: FittedMap) -> Rows:
         """The source as it looks after a fitted map."""
         return replace(self, chain=(*self.chain, fitted))
 
-    def fold(self, index: int, n_folds: int, *, keep: bool, seed: int = 0) -> Rows:
+    def fold(self, index: int, n_folds: int, *, keep: bool, seed: int = 0, by_scores: bool = False) -> Rows:
         """Only the rows inside (``keep``) or outside a fold."""
-        return replace(self, folds=(*self.folds, Fold(index, n_folds, keep, seed)))
+        return replace(self, folds=(*self.folds, Fold(index, n_folds, keep, seed, by_scores)))
 
     def together(self, *others: Rows) -> Rows:
         """The source with other tables of the same rows: each block has theirs ``beside`` it."""
@@ -105,7 +150,7 @@ class Rows:
         if values is not self.scores.values:
             values = _aligned(values, self.scores.values)
         rows = {"labels": self.labels, "weight": self.weight, "folds": self.folds, "index": self.index}
-        return replace(other, scores=replace(other.scores, values=values), **rows)
+        return replace(other, scores=replace(other.scores, values=values), backend=self.backend, **rows)
 
     def look(self, at_most: int) -> Rows:
         """About ``at_most`` rows for a first, cheap look; fewer where rows are very long."""
@@ -124,8 +169,7 @@ class Rows:
         return self._every(1) if self.on_dask else self
 
     def _every(self, step: int) -> Rows:
-        made: dict[int, Rows] = self.__dict__.setdefault("_made", {})
-        if step not in made:
+        if step not in self._samples:
             pick = slice(None, None, step)
             names, arrays = zip(*self._arrays().items(), strict=True)
             picked = [array[pick] for array in arrays]
@@ -135,8 +179,8 @@ class Rows:
                 picked = dask.compute(*picked)
             found = dict(zip(names, map(np.array, picked), strict=True))
             index = np.arange(0, self.n_rows, step) if self.index is None else np.asarray(self.index)[pick]
-            made[step] = self._filled(found, index)
-        sample = made[step]
+            self._samples[step] = self._filled(found, index)
+        sample = self._samples[step]
         return sample if step == 1 or sample.total_weight() > 0 else self
 
     def as_log_odds(self, floor: float) -> Rows:
@@ -152,9 +196,7 @@ class Rows:
             cut = self.scores.values
             parts = run_blocks(lambda start, stop: _log_odds(cut[start:stop], start, *settings), ranges)
             values = np.concatenate(list(parts))
-        made = replace(self, scores=Scores(values, True))
-        made.__dict__["backend"] = self.backend
-        return made
+        return replace(self, scores=Scores(values, True))
 
     def _arrays(self) -> dict[str, Any]:
         """The arrays that a pass reads, by name; a table that is there twice is read once."""
@@ -166,11 +208,9 @@ class Rows:
     def _without_arrays(self) -> Rows:
         """All but the arrays, which a chunk brings along."""
         others = tuple(other._without_arrays() for other in self.beside)
-        bare = replace(
-            self, scores=replace(self.scores, values=None), labels=None, weight=None, classes=None, beside=others
-        )
-        bare.__dict__["backend"] = self.backend
-        return bare
+        bare = replace(self.scores, values=None)
+        named = replace(self, classes=None, columns=None, groups=None, clusters=None)
+        return replace(named, scores=bare, labels=None, weight=None, beside=others)
 
     def _filled(self, arrays: dict[str, Any], index: NDArray[np.intp] | range) -> Rows:
         """The source with other arrays, which hold the rows ``index`` of the table."""
@@ -183,10 +223,7 @@ class Rows:
             index=index,
         )
         others = [own._as_own_rows(o, arrays.get(f"beside {k}", arrays["values"])) for k, o in enumerate(self.beside)]
-        made = replace(own, beside=tuple(others))
-        for source in (made, *others):
-            source.__dict__["backend"] = self.backend  # chosen once for a fit, looks included
-        return made
+        return replace(own, beside=tuple(others))
 
     def block(self, start: int, stop: int) -> Block:
         """Rows ``start`` to ``stop``, through the chain."""
@@ -196,27 +233,24 @@ class Rows:
         if self.scores.vector:
             values = two_columns(values, logits=self.scores.logits)
         index = range(start, stop) if self.index is None else self.index[start:stop]
-        chosen = self._chosen(index, weight)
-        if chosen is not None:
-            index = np.asarray(index)[chosen]
-            values = values[chosen]
-            labels = None if labels is None else labels[chosen]
-            weight = None if weight is None else weight[chosen]
         form = "logits" if self.scores.logits else "probabilities"
         rounding = ROUNDING[values.dtype.name]
-        beside = tuple(other.block(start, stop) for other in self.beside)
-        block = Block(values, form, index, labels, weight, self.scores.uneven, rounding, self.backend, beside)
+        block = Block(values, form, index, labels, weight, self.scores.uneven, rounding, self.backend)
+        chosen = self._chosen(block)
+        block = block if chosen is None else block.part(chosen)
+        if self.beside:
+            block = replace(block, beside=tuple(other.block(start, stop) for other in self.beside))
         for fitted in self.chain:
             block = block.after(fitted)
         return block
 
-    def _chosen(self, index: NDArray[np.intp] | range, weight: NDArray[np.float64] | None) -> NDArray[np.bool_] | None:
+    def _chosen(self, block: Block) -> NDArray[np.bool_] | None:
         chosen: NDArray[np.bool_] | None = None
         for fold in self.folds:
-            inside = fold.members(index)
+            inside = fold.members(block)
             chosen = inside if chosen is None else chosen & inside
-        if weight is not None and not weight.all():
-            chosen = weight > 0 if chosen is None else chosen & (weight > 0)
+        if block.weight is not None and not block.weight.all():
+            chosen = block.weight > 0 if chosen is None else chosen & (block.weight > 0)
         return chosen
 
     def map_blocks(self, statistic: Callable[..., T], *args: Any, block_bytes: int | None = None) -> Iterator[T]:
@@ -266,10 +300,16 @@ class Rows:
         """Weight of each class among the rows that take part."""
         return self.total(_class_weights, self.n_classes)
 
-    def log_floor(self) -> float:
-        """What a probability of 0 is read as in logarithms: half of the smallest positive one among these rows."""
+    def probability_floor(self) -> float:
+        """What a probability of 0 is read as in logarithms: half of the smallest positive one among these samples.
+
+        It is at least 1e-37, and 0 (no floor) for logits. New samples are read with the floor of the calibration set,
+        so that a zero never seen before counts for little more than the smallest probability seen. Of several rules
+        this one has the least held-out log loss for all maps that take logarithms, on forests, naive Bayes and nearest
+        neighbours (benchmarks/zero_floor.py).
+        """
         if not self.chain and self.scores.logits:
-            return SMALLEST_PROBABILITY
+            return 0.0
         smallest = self.total(_smallest_positive, combine=min)
         return float(max(smallest / 2, SMALLEST_PROBABILITY))
 

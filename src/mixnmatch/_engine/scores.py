@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,14 +12,22 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.along_rows import row_sums
 from mixnmatch._engine.dask import is_dask, known_rows, one_class_chunk, reduce_chunks
+from mixnmatch._engine.errors import InputError, InputWarning
 from mixnmatch._engine.passes import light_bytes, row_ranges, run_blocks
 
 # How far a row of probabilities may be from summing to 1; rows are renormalised.
 SUM_TOLERANCE = {"bfloat16": 2e-2, "float16": 1e-2, "float32": 1e-4, "float64": 1e-4}
 # Rows this close to 1 differ from it by the rounding of their own type, and are taken as given.
 ROUNDING = {"bfloat16": 0.0, "float16": 0.0, "float32": 1e-5, "float64": 1e-9}
+# Rows further off than that, but not further than this for each class (and than MOST_OFF), are taken for probabilities
+# that were rounded or cut to a few decimals: they are renormalised with a warning.
+ROUNDED, MOST_OFF = 1e-3, 5e-2
+# Logits in so many rows are compared with probabilities, which they are sometimes mistaken for.
+ROWS_TO_COMPARE = 10
 # Logits this far behind the largest of their row are as far behind as any: sums of squares of such numbers are finite.
 WIDEST = 1e9
+# No probability is read as less than this where logarithms are taken: float32 still holds it.
+SMALLEST_PROBABILITY = 1e-37
 # More bins than this would only take up memory.
 MOST_BINS = 1_000_000
 
@@ -31,6 +40,7 @@ class Scores:
     logits: bool
     uneven: bool = False  # some row of probabilities is off the simplex by more than rounding
     wide: bool = False  # some logit is beyond WIDEST
+    small: bool = False  # no logit is beyond 1
 
     @property
     def vector(self) -> bool:
@@ -72,7 +82,14 @@ def is_number(value: Any) -> bool:
     return isinstance(value, float | np.floating) and math.isfinite(float(value))
 
 
-def read_scores(scores: Any, *, logits: bool = False, n_classes: int | None = None, first_row: int | str = 0) -> Scores:
+def read_scores(
+    scores: Any,
+    *,
+    logits: bool = False,
+    n_classes: int | None = None,
+    first_row: int | str = 0,
+    order_only: bool = False,
+) -> Scores:
     """Check a table of scores and return it as :class:`Scores`.
 
     Parameters
@@ -85,6 +102,8 @@ def read_scores(scores: Any, *, logits: bool = False, n_classes: int | None = No
         Number of classes that the map was fitted with.
     first_row : int or str
         Where these rows are in the table that they are part of, for messages.
+    order_only : bool
+        Whether only the order of a row's entries matters, so that probabilities may be read as logits.
 
     Raises
     ------
@@ -95,7 +114,10 @@ def read_scores(scores: Any, *, logits: bool = False, n_classes: int | None = No
     if is_dask(table.values):
         table = replace(table, values=known_rows(table.values))
     given = "bfloat16" if _is_bfloat16(scores) else table.values.dtype.name
-    return _checked(table, given, first_row)
+    checked = _checked(table, given, first_row)
+    if checked.logits and not order_only:
+        _warn_of_probabilities(checked)
+    return checked
 
 
 def shape_scores(scores: Any, *, logits: bool = False, n_classes: int | None = None) -> Scores:
@@ -108,10 +130,16 @@ def shape_scores(scores: Any, *, logits: bool = False, n_classes: int | None = N
             "For the positive class of a binary problem pass a vector of shape (n,)"
         )
         raise ValueError(msg)
-    if n_classes is not None and table.n_classes != n_classes:
-        msg = f"scores have {table.n_classes} classes, but the map was fitted with {n_classes}"
-        raise ValueError(msg)
+    if n_classes is not None:
+        check_n_classes(table.n_classes, n_classes)
     return table
+
+
+def check_n_classes(found: int, fitted: int) -> None:
+    """Raise an error if scores have another number of classes than a map was fitted with."""
+    if found != fitted:
+        msg = f"scores have {found} classes, but the map was fitted with {fitted}"
+        raise ValueError(msg)
 
 
 def from_tensor(value: Any) -> Any:
@@ -168,39 +196,78 @@ def _narrowed(block: NDArray[Any]) -> NDArray[Any]:
 
 def _checked(table: Scores, name: str, first_row: int | str = 0) -> Scores:
     """Raise an error for the first bad row; say whether rows, given in a type, need to be renormalised or narrowed."""
-    tolerance = SUM_TOLERANCE.get(name, 1e-4)
+    usual = SUM_TOLERANCE.get(name, 1e-4)
+    tolerance = max(usual, _rounding(table.n_classes))
     if is_dask(table.values):
         found = reduce_chunks(_check_chunk, [table.values], table.logits, tolerance, combine=_first_or_furthest)
     else:
         found = _check_rows(table, tolerance)
     if not isinstance(found, float):
-        row, why = found
+        row, why, hint = found
         place = f"row {row} of {first_row}" if isinstance(first_row, str) else f"row {first_row + row}"
-        msg = f"{place} of the scores {why}"
-        raise ValueError(msg)
+        raise InputError("{place} of the scores {why}; " + hint, place=place, why=why)
     if table.logits:
-        return replace(table, wide=found > WIDEST)
+        return replace(table, wide=found > WIDEST, small=found <= 1)
+    if found > usual:
+        msg = (
+            "some rows of the scores sum to 1 only to within {off:.2g}, as probabilities do that were rounded to a few "
+            "decimals; they are renormalised. Save more decimals to keep all that the model says"
+        )
+        warnings.warn(InputWarning(msg, off=found), stacklevel=4)
     return replace(table, uneven=found > ROUNDING.get(name, 1e-9))
 
 
-def _check_chunk(start: int, chunks: list[NDArray[Any]], logits: bool, tolerance: float) -> tuple[int, str] | float:
+def _warn_of_probabilities(table: Scores) -> None:
+    """Warn where scores that are said to be logits are probabilities by all appearance."""
+    if not table.small or table.vector or table.n_rows < ROWS_TO_COMPARE:
+        return
+    dask = is_dask(table.values)
+    off = reduce_chunks(_off_simplex, [table.values], combine=max) if dask else _off_simplex(0, [table.values])
+    if off <= _rounding(table.n_classes):
+        msg = (
+            "all rows of the scores lie in [0, 1] and sum to 1, so they are probably probabilities, but they are "
+            "read as logits; for probabilities pass {probs}"
+        )
+        warnings.warn(InputWarning(msg), stacklevel=4)
+
+
+def _rounding(n_classes: int) -> float:
+    """How far rows of probabilities that were cut to three decimals are from summing to 1 at most."""
+    return min(ROUNDED * n_classes, MOST_OFF)
+
+
+def _off_simplex(_start: int, chunks: list[NDArray[Any]]) -> float:
+    """How far rows of numbers of at most 1 are from being probabilities."""
+    furthest, values = 0.0, chunks[0]
+    for start, stop in row_ranges(len(values), 8 * values.shape[1]):
+        block = values[start:stop]
+        furthest = max(furthest, float(-block.min()), float(np.abs(block.sum(axis=1, dtype=np.float64) - 1).max()))
+        if furthest > _rounding(values.shape[1]):
+            break
+    return furthest
+
+
+Found = tuple[int, str, str] | float
+
+
+def _check_chunk(start: int, chunks: list[NDArray[Any]], logits: bool, tolerance: float) -> Found:
     found = _check_rows(Scores(chunks[0], logits), tolerance)
-    return found if isinstance(found, float) else (start + found[0], found[1])
+    return found if isinstance(found, float) else (start + found[0], *found[1:])
 
 
-def _first_or_furthest(left: tuple[int, str] | float, right: tuple[int, str] | float) -> tuple[int, str] | float:
+def _first_or_furthest(left: Found, right: Found) -> Found:
     if isinstance(left, float):
         return max(left, right) if isinstance(right, float) else right
     return left
 
 
-def _check_rows(table: Scores, tolerance: float) -> tuple[int, str] | float:
-    """First bad row and what is wrong with it, or the largest logit, or how far a row is from summing to 1."""
+def _check_rows(table: Scores, tolerance: float) -> Found:
+    """First bad row, what is wrong and what to do; or the largest logit, or how far a row is from summing to 1."""
 
-    def find(start: int, stop: int) -> tuple[int, str] | float:
+    def find(start: int, stop: int) -> Found:
         block = table.read(start, stop)
         found = _check_logits(block) if table.logits else _check_probabilities(block, tolerance)
-        return found if isinstance(found, float) else (start + found[0], found[1])
+        return found if isinstance(found, float) else (start + found[0], *found[1:])
 
     furthest, size = 0.0, light_bytes(table.n_rows * table.row_bytes)
     for found in run_blocks(find, row_ranges(table.n_rows, table.row_bytes, block_bytes=size)):
@@ -210,14 +277,14 @@ def _check_rows(table: Scores, tolerance: float) -> tuple[int, str] | float:
     return furthest
 
 
-def _check_logits(block: NDArray[Any]) -> tuple[int, str] | float:
+def _check_logits(block: NDArray[Any]) -> Found:
     """First bad row and what is wrong with it, or the largest absolute value."""
     # min and max carry NaN and infinities out of a block in two vectorised reads, without a temporary.
     low, high = float(block.min()), float(block.max())
     return max(-low, high) if np.isfinite(low) and np.isfinite(high) else _first_not_finite(block)
 
 
-def _check_probabilities(block: NDArray[Any], tolerance: float) -> tuple[int, str] | float:
+def _check_probabilities(block: NDArray[Any], tolerance: float) -> Found:
     """First bad row and what is wrong with it, or how far the furthest row is from summing to 1."""
     low = block.min()
     if block.ndim == 1:
@@ -229,24 +296,27 @@ def _check_probabilities(block: NDArray[Any], tolerance: float) -> tuple[int, st
     return furthest if low >= 0 and furthest <= tolerance else _first_improper(block, sums, tolerance)
 
 
-def _first_improper(block: NDArray[Any], sums: NDArray[Any], tolerance: float) -> tuple[int, str]:
-    """First row that is not a probability or a row of such, and what is wrong with it."""
+_LOGITS = "if these are logits, pass {logits}"
+
+
+def _first_improper(block: NDArray[Any], sums: NDArray[Any], tolerance: float) -> tuple[int, str, str]:
+    """First row that is not a probability or a row of such, what is wrong with it and what to do."""
     if not np.isfinite(block).all():
         return _first_not_finite(block)
     flat = block.reshape(block.shape[0], -1)
     if flat.min() < 0:
         row = int(np.flatnonzero(flat.min(axis=1) < 0)[0])
-        return row, f"has a negative entry ({flat[row].min():.6g}); if these are logits, pass logits=True"
+        return row, f"has a negative entry ({flat[row].min():.6g})", _LOGITS
     if block.ndim == 1:
         row = int(np.flatnonzero(block > 1)[0])
-        return row, f"is {block[row]:.6g}, not a probability; if these are logits, pass logits=True"
+        return row, f"is {block[row]:.6g}, not a probability", _LOGITS
     row = int(np.flatnonzero(~(np.abs(sums - 1) <= tolerance))[0])
-    return row, f"sums to {sums[row]:.6g}, not to 1; if these are logits, pass logits=True"
+    return row, f"sums to {sums[row]:.6g}, not to 1", _LOGITS
 
 
-def _first_not_finite(block: NDArray[Any]) -> tuple[int, str]:
+def _first_not_finite(block: NDArray[Any]) -> tuple[int, str, str]:
     flat = block.reshape(block.shape[0], -1)
     row = int(np.flatnonzero(~np.isfinite(flat).all(axis=1))[0])
     bad = flat[row][~np.isfinite(flat[row])][0]
     name = "NaN" if np.isnan(bad) else "an infinity (or a number too large for a float)"
-    return row, f"holds {name}; drop or repair such rows first"
+    return row, f"holds {name}", "drop or repair such rows first"

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.dask import is_dask, known_rows, reduce_chunks, unless_error
+from mixnmatch._engine.errors import InputError, InputWarning
 from mixnmatch._engine.scores import from_tensor
 
 # A row cannot be counted more often than this, and all rows together not less than this.
 MOST_OFTEN, LEAST_TOTAL = 1e15, 1e-12
 # A row that counts less than this, or than this beside the largest, does not count: its square is lost in any sum.
 LEAST_WEIGHT = 1e-30
-_NO_FREQUENCY = 'which cannot be a number of rows; if weights are importances, say weights="importance"'
+_NO_FREQUENCY = "which cannot be a number of rows; if weights are importances, pass {importance}"
 
 
 def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") -> Any:
@@ -37,20 +38,20 @@ def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") 
     try:
         weight = known_rows(sample_weight) if is_dask(sample_weight) else np.asarray(from_tensor(sample_weight))
     except ValueError as error:
-        msg = f"sample_weight must have shape ({n_rows},); its entries have different lengths"
-        raise ValueError(msg) from error
+        msg = "{sample_weight} must have shape ({n_rows},); its entries have different lengths"
+        raise InputError(msg, n_rows=n_rows) from error
     if weight.dtype.kind not in "fiub":
-        msg = f"sample_weight must be numbers, got an array of type {weight.dtype}"
-        raise ValueError(msg)
+        msg = "{sample_weight} must be numbers, got an array of type {type}"
+        raise InputError(msg, type=weight.dtype)
     with np.errstate(over="ignore"):  # long doubles; infinities are found below
         weight = weight.astype(np.float64)
     if weight.shape != (n_rows,):
-        msg = f"sample_weight must have shape ({n_rows},), got {weight.shape}"
-        raise ValueError(msg)
+        msg = "{sample_weight} must have shape ({n_rows},), got {shape}"
+        raise InputError(msg, n_rows=n_rows, shape=weight.shape)
     sums = _weigh_all(weight)
     if sums.largest == 0:
-        msg = "sample_weight is zero for every row"
-        raise ValueError(msg)
+        msg = "{sample_weight} is zero for every row"
+        raise InputError(msg)
     least = LEAST_WEIGHT * (sums.largest if weights == "importance" else max(sums.largest, 1.0))
     weight = weight * (weight >= least)
     if weights == "importance":
@@ -58,17 +59,17 @@ def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") 
         sums = _weigh_all(weight)
         return weight * (sums.total / sums.squares)
     if sums.largest > MOST_OFTEN:
-        msg = f"sample_weight in row {sums.row} is {sums.largest:.6g}, {_NO_FREQUENCY}"
-        raise ValueError(msg)
+        msg = f"{{sample_weight}} in row {{row}} is {{value:.6g}}, {_NO_FREQUENCY}"
+        raise InputError(msg, row=sums.row, value=sums.largest)
     if sums.total < LEAST_TOTAL:
-        msg = f"sample_weight sums to {sums.total:.6g}, {_NO_FREQUENCY}"
-        raise ValueError(msg)
+        msg = f"{{sample_weight}} sums to {{total:.6g}}, {_NO_FREQUENCY}"
+        raise InputError(msg, total=sums.total)
     if sums.total < sums.rows * (1 - 1e-9):
         msg = (
-            f"sample_weight sums to {sums.total:.6g}, less than the {sums.rows} rows it weighs. Weights are "
-            'read as frequencies; if they are importances, say weights="importance"'
+            "{sample_weight} sums to {total:.6g}, less than the {rows} rows it weighs. Weights are "
+            "read as frequencies; if they are importances, pass {importance}"
         )
-        warnings.warn(msg, UserWarning, stacklevel=4)
+        warnings.warn(InputWarning(msg, total=sums.total, rows=sums.rows), stacklevel=4)
     return weight
 
 
@@ -100,8 +101,8 @@ def _weigh(start: int, chunks: list[NDArray[np.float64]]) -> _Weighed | Exceptio
     bad = ~(np.isfinite(weight) & (weight >= 0))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        msg = f"sample_weight in row {start + row} is {weight[row]}; weights must be finite and not negative"
-        return ValueError(msg)
+        msg = "{sample_weight} in row {row} is {value}; weights must be finite and not negative"
+        return InputError(msg, row=start + row, value=weight[row])
     if not len(weight):
         return _Weighed(0.0, 0.0, 0, 0.0, start)
     row = int(weight.argmax())

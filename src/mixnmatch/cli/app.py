@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -31,6 +35,7 @@ COMMANDS = {
     "fit": Entry("fit", "Learn a calibration map from scores and labels, and save it."),
     "apply": Entry("apply", "Turn scores into calibrated probabilities with a saved map."),
     "adapt": Entry("adapt", "Adapt a saved map to other class frequencies.", needs="mixnmatch.selection"),
+    "decide": Entry("decide", "Choose the cheapest decision for every sample.", needs="mixnmatch.decisions"),
     "compare": Entry("compare", "Rank calibration methods on your data.", needs="mixnmatch.selection"),
     "recommend": Entry("recommend", "Which method and metric suit your data, and why.", needs="mixnmatch.selection"),
     "report": Entry("report", "Write one HTML page about your model's calibration.", needs="mixnmatch.report"),
@@ -38,6 +43,29 @@ COMMANDS = {
     "monitor": Entry("monitor", "Is a map in production still calibrated?", needs="mixnmatch.monitoring"),
     "reproduce": Entry("reproduce", "Make the paper's tables and figures from files of logits and labels."),
 }
+
+
+class _Terminated(BaseException):
+    """The process was asked to end: unfinished files are removed on the way out."""
+
+
+@contextmanager
+def _ending_on_request() -> Iterator[None]:
+    """Within this, SIGTERM ends a command as Ctrl-C does, so that nothing unfinished is left behind."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def stop(_number: int, _frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # one request is enough
+        raise _Terminated
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class LazyGroup(click.Group):
@@ -72,9 +100,13 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; Ctrl-C ends it with a line and the exit code that shells expect."""
+        """Run a command; Ctrl-C or SIGTERM ends it with a line and the exit code that shells expect."""
         try:
-            return super().invoke(ctx)
+            with _ending_on_request():
+                return super().invoke(ctx)
+        except _Terminated:
+            click.echo("terminated", err=True)
+            ctx.exit(128 + signal.SIGTERM)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(130)

@@ -7,15 +7,18 @@ from typing import Any
 
 import click
 
-from mixnmatch.cli.command import Command, print_json
-from mixnmatch.cli.options import FILE, FILE_HELP, Reading, force_option, json_option, reading_options
+from mixnmatch.cli.command import Command, echo, print_json
+from mixnmatch.cli.options import FILE, FILE_HELP, Names, Reading, force_option, json_option, reading_options
 
 HELP = f"""Turn scores into calibrated probabilities with a map that `fit` saved.
 
-    MAP is a file written by `mixnmatch fit`. Labels are not needed; if the file has some, they are passed on. The map
-    knows whether it takes logits. Classes with names are matched by name, others by position. Parquet becomes parquet
-    batch by batch, however large it is: a file becomes a file, a folder a folder of the same files, and columns keep
-    their names.
+    MAP is a file written by `mixnmatch fit`. Labels are not needed. The map knows whether it takes logits. Classes with
+    names are matched by name, others by position.
+
+    A table (.csv, .csv.gz, .parquet) keeps all of its columns and gets new ones, `calibrated_<class>`, whatever kind of
+    table is written; scores may be in any of its columns. It is read and written batch by batch, however large it is. A
+    folder of parquet files becomes a folder of the same files. With .npz and .npy, probabilities are written, and
+    labels and weights if there are any. -o - writes .csv to standard output.
     {FILE_HELP}"""
 
 
@@ -26,6 +29,8 @@ HELP = f"""Turn scores into calibrated probabilities with a map that `fit` saved
     examples=(
         "mixnmatch apply cal.json new.npz -o calibrated.npz",
         "mixnmatch apply cal.json new.csv -o calibrated.parquet",
+        "mixnmatch apply cal.json new.csv -o calibrated.csv --names p_cat,p_dog",
+        "zcat new.csv.gz | mixnmatch apply cal.json - -o - > calibrated.csv",
         "mixnmatch apply cal.json logits.npy -o probs.npy --force",
         "mixnmatch apply cal.json scores/ -o calibrated/",
     ),
@@ -38,38 +43,53 @@ HELP = f"""Turn scores into calibrated probabilities with a map that `fit` saved
     type=FILE,
     required=True,
     metavar="FILE",
-    help="File to write: .npz, .csv, .parquet or .npy; or a folder.",
+    help="File to write: .npz, .csv, .csv.gz, .parquet or .npy; a folder; or - for standard output.",
+)
+@click.option(
+    "--names",
+    type=Names(),
+    metavar="A,B,...",
+    help="Names of the new columns of a table, in the order of the map's classes [default: calibrated_<class>].",
 )
 @reading_options
 @force_option
 @json_option
-def command(map_file: Path, scores: Path, output: Path, force: bool, as_json: bool, reading: Reading) -> None:
+def command(
+    map_file: Path,
+    scores: Path,
+    output: Path,
+    names: tuple[str, ...] | None,
+    force: bool,
+    as_json: bool,
+    reading: Reading,
+) -> None:
     """Read, apply, write."""
+    from mixnmatch.cli.applying import Application, calibrate_arrays, check_applied_output, is_table
     from mixnmatch.cli.display import reporting
-    from mixnmatch.cli.inputs import aligned, load_map
-    from mixnmatch.cli.stream import Application, check_dataset_output, is_dataset
-    from mixnmatch.io import WRITABLE, check_output, write_table
+    from mixnmatch.cli.inputs import load_map
+    from mixnmatch.cli.streams import is_standard, not_overwriting, readable
 
-    if is_dataset(scores, output):
-        check_dataset_output(scores, output, force=force)
-        map_ = load_map(map_file)
-        with reporting("Calibrating") as progress:
-            applied = Application(map_, map_file, scores, reading, progress)
-            applied.to(output)
-        _say(as_json, map_, map_file, scores, output, applied.done)
-        return
-    check_output(output, WRITABLE, force=force)
+    if is_standard(output) and as_json:
+        msg = "--json and -o - would both write to standard output."
+        raise click.UsageError(msg)
+    check_applied_output(scores, output, force=force)
     map_ = load_map(map_file)
-    table = aligned(reading.read(scores, need_labels=False, like=map_), map_, map_file)
-    calibrated = map_.predict_proba(table.scores)
-    numbered = map_.classes_.tolist() == list(range(map_.n_classes_))
-    classes = table.classes if numbered else map_.classes_
-    write_table(output, calibrated, labels=table.labels, weights=table.weights, classes=classes)
-    _say(as_json, map_, map_file, scores, output, table.n_rows)
+    with readable(scores) as path, not_overwriting(output, force=force):
+        if is_table(path, output):
+            with reporting("Calibrating") as progress:
+                applied = Application(map_, map_file, path, reading, names, progress)
+                n_rows = applied.to(output)
+        elif names is not None:
+            msg = "--names is for tables that are written to tables: .csv and .parquet."
+            raise click.UsageError(msg)
+        else:
+            n_rows = calibrate_arrays(map_, map_file, path, reading, output)
+    _say(as_json, map_, map_file, scores, output, n_rows)
 
 
 def _say(as_json: bool, map_: Any, map_file: Path, scores: Path, output: Path, n_rows: int) -> None:
     from mixnmatch.cli.display import plural
+    from mixnmatch.cli.streams import is_standard, shown
 
     if as_json:
         print_json({
@@ -80,5 +100,6 @@ def _say(as_json: bool, map_: Any, map_file: Path, scores: Path, output: Path, n
             "classes": map_.n_classes_,
             "accuracy_preserving": bool(map_.accuracy_preserving),
         })  # fmt: skip
-    else:
-        click.echo(f"Wrote {output}: probabilities of {plural(map_.n_classes_, 'class')} for {plural(n_rows, 'row')}.")
+        return
+    what = f"probabilities of {plural(map_.n_classes_, 'class')} for {plural(n_rows, 'row')}"
+    echo(f"Wrote {shown(output, output=True)}: {what}.", err=is_standard(output))

@@ -11,17 +11,26 @@ from typing import Any
 
 import click
 
-# What the library says to people who write Python, and what they type here.
-_WORDING = (
-    ("pass logits=True", "pass --logits"),
-    ("with logits=True", "as logits"),
-    ("logits=True", "--logits"),
-    ("pass classes=[...]", "pass --classes A,B,..."),
-    ('say weights="importance"', "pass --importance"),
-    ("pass calibration=(scores, y)", "pass --calibration SCORES"),
-    ("sample_weight", "the weight"),
-    ('methods="all"', "--all"),
-)
+from mixnmatch._engine.errors import InputError, InputWarning
+
+# How options are called here; the library has a table of the same keys for Python.
+COMMAND_LINE = {
+    "all": "--all",
+    "calibration": "--calibration SCORES",
+    "classes": "--classes A,B,...",
+    "columns": "--columns",
+    "columns_option": "--columns",
+    "force": "--force",
+    "importance": "--importance",
+    "label_column": "--label-column",
+    "label_column_option": "--label-column",
+    "labels": "--labels LABELS.npy",
+    "labels_option": "--labels",
+    "logits": "--logits",
+    "probs": "--probs",
+    "sample_weight": "the weight",
+    "weights": "--weights",
+}
 # Errors that are about the data or the machine, not about the program.
 _EXPECTED = (ValueError, TypeError, OSError, ImportError, MemoryError)
 
@@ -33,7 +42,7 @@ class DataError(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         """Print the line."""
-        click.echo(f"error: {self.format_message()}", err=True)
+        echo(f"error: {self.format_message()}", err=True)
 
 
 class Command(click.Command):
@@ -102,22 +111,28 @@ def _explain(error: Exception) -> str:
         return "there is not enough memory for this file"
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror.lower()}"
-    text = in_command_line_words(str(error))
+    text = in_command_line_words(error)
     if isinstance(error, _EXPECTED) and text:
         return text
     return f"unexpected {type(error).__name__}: {text}; --debug shows where"
 
 
-def in_command_line_words(message: str) -> str:
-    """A message of the library in one line, with options named as they are typed."""
-    return in_options(" ".join(message.split()))
+def in_command_line_words(message: BaseException | str) -> str:
+    """An error or a warning in one line, with options named as they are typed."""
+    text = message.text(COMMAND_LINE) if isinstance(message, InputError | InputWarning) else str(message)
+    return " ".join(text.split())
 
 
-def in_options(text: str) -> str:
-    """A text of the library with options named as they are typed."""
-    for python, typed in _WORDING:
-        text = text.replace(python, typed)
-    return text
+def echo(text: str, *, err: bool = False) -> None:
+    """Print lines in which names of files and classes cannot steer the terminal: control characters are written out."""
+    click.echo(visible(text), err=err)
+
+
+def visible(text: str) -> str:
+    """A text with everything that is not to be seen written as an escape, line ends aside."""
+    if text.isprintable():
+        return text
+    return "".join(one if one == "\n" or one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 class _Said:
@@ -127,15 +142,17 @@ class _Said:
         self.texts: set[str] = set()
 
     def __call__(self, message: Warning | str, *_args: Any, **_settings: Any) -> None:
-        text = in_command_line_words(str(message))
+        text = in_command_line_words(message)
         if text not in self.texts:
             self.texts.add(text)
-            click.echo(f"warning: {text}", err=True)
+            echo(f"warning: {text}", err=True)
 
 
 def print_json(value: Any) -> None:
     """Print JSON that any parser takes: numbers that are not finite become null."""
-    click.echo(json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False))
+    text = json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False)
+    hidden = {letter for letter in text if letter != "\n" and not letter.isprintable()}
+    click.echo(text.translate({ord(letter): json.dumps(letter)[1:-1] for letter in hidden}))
 
 
 def _plain(value: Any) -> Any:

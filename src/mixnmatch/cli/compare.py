@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from mixnmatch.cli.command import Command, in_options, print_json
+from mixnmatch._engine.errors import PYTHON
+from mixnmatch.cli.command import COMMAND_LINE, Command, echo, print_json
 from mixnmatch.cli.options import (
     FILE,
     FILE_HELP,
@@ -19,10 +20,10 @@ from mixnmatch.cli.options import (
     seed_option,
 )
 
-HELP = f"""Rank calibration methods on your data by calibration gain.
+HELP = f"""Rank calibration methods on your data by log loss, and say which one to use.
 
-    Methods are compared by cross-validation, or, with --evaluation, fitted on SCORES and judged on the other file.
-    With --learning-curve: how the result depends on the number of rows, and whether more would help.
+    Methods are compared by cross-validation, or, with --evaluation, fitted on SCORES and evaluated on the other file.
+    With --learning-curve: how the result depends on the number of samples, and whether more would help.
     {FILE_HELP}"""
 
 
@@ -38,12 +39,12 @@ HELP = f"""Rank calibration methods on your data by calibration gain.
     ),
 )
 @click.argument("scores", type=FILE)
-@click.option("--methods", type=Methods(), metavar="A,B,...", help="Methods to compare [default: the quick ones].")
-@click.option("--all", "every", is_flag=True, help="Compare all methods, those that take long to fit included.")
+@click.option("--methods", type=Methods(), metavar="A,B,...", help="Methods to compare [default: the main ones].")
+@click.option("--all", "every", is_flag=True, help="Compare all methods; this may take long.")
 @list_methods_option
-@click.option("--evaluation", type=FILE, metavar="FILE", help="File to judge on, instead of cross-validation.")
+@click.option("--evaluation", type=FILE, metavar="FILE", help="Held-out file, instead of cross-validation.")
 @click.option("--cv", type=click.IntRange(2), default=5, show_default=True, metavar="K", help="Number of folds.")
-@click.option("--learning-curve", "curve", is_flag=True, help="Results over the number of rows.")
+@click.option("--learning-curve", "curve", is_flag=True, help="Results over the number of samples.")
 @seed_option
 @reading_options
 @json_option
@@ -85,4 +86,4 @@ def command(
     if as_json:
         print_json({"file": str(scores), **result.to_dict()})
     else:
-        click.echo(f"{about(table)}\n\n{in_options(str(result))}")
+        echo(f"{about(table)}\n\n{str(result).replace(PYTHON['all'], COMMAND_LINE['all'])}")

@@ -8,7 +8,7 @@ import numpy as np
 
 # Arrays up to this size are shown number by number.
 FEW = 6
-_HIDDEN = ("backend_", "loss_", "bound_", "log_floor_", "mixing_")
+_HIDDEN = ("backend_", "loss_", "bound_", "probability_floor_", "mixing_")
 
 
 def describe(fitted: Any) -> list[tuple[str, str]]:

@@ -46,9 +46,11 @@ def between(ends: tuple[float, float] | None, show: Callable[[float], str] = num
     return f"[{show(ends[0])}, {show(ends[1])}]"
 
 
-def p_text(p_value: float) -> str:
-    """A p-value of a resampling test; the smallest it can be is a bound."""
-    return f"p = {p_value:.3f}" if p_value >= 0.0025 else "p < 0.003"
+def wrap(text: str) -> str:
+    """Lines of a verdict, wrapped for a terminal."""
+    from mixnmatch.selection.results import wrapped
+
+    return "\n".join(line for paragraph in text.splitlines() for line in wrapped(paragraph))
 
 
 def plural(count: float, noun: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.command import Command, echo, print_json
 from mixnmatch.cli.options import FILE, FILE_HELP, Reading, json_option, reading_options, seed_option
 
 if TYPE_CHECKING:
@@ -119,9 +119,9 @@ def command(
     if as_json:
         print_json(_as_dict(table, sides, gain, map_file) | ({} if drift is None else {"score_drift": drift.to_dict()}))
     else:
-        click.echo(_as_text(table, sides, gain, map_file))
+        echo(_as_text(table, sides, gain, map_file))
         if drift is not None and drift.different:
-            click.echo(drift.message)
+            echo(drift.message)
 
 
 class Side:
@@ -193,7 +193,7 @@ def _as_text(table: ScoreTable, sides: dict[str, Side], gain: Any, map_file: Pat
     rows = [
         _row("accuracy", [side.measured.accuracy for side in sides.values()], display.percent),
         _row("log loss", [side.measured.log_loss for side in sides.values()], display.number),
-        _row("Brier score", [side.measured.brier_score for side in sides.values()], display.number),
+        _row("Brier score (sum over classes)", [side.measured.brier_score for side in sides.values()], display.number),
         _row("calibration error", [side.error for side in sides.values()], _error_text(first)),
     ]
     if gain is not None:
@@ -230,6 +230,7 @@ def _error_text(error: Any) -> Callable[[float], str]:
 def _verdict(side: Side, start: str, table: ScoreTable) -> list[str]:
     """What the numbers say, in words, for one side."""
     from mixnmatch.cli import display
+    from mixnmatch.evaluation.result import p_text
 
     error, right = side.error, float(side.measured.accuracy)
     gap = f"mean confidence {display.percent(side.mean_confidence)}, accuracy {display.percent(right)}"
@@ -237,9 +238,9 @@ def _verdict(side: Side, start: str, table: ScoreTable) -> list[str]:
         text = gap
     elif error.p_value <= 1 - error.confidence:
         way = "over" if side.mean_confidence > right else "under"
-        text = f"not calibrated ({display.p_text(error.p_value)}), {way}-confident on average ({gap})"
+        text = f"not calibrated ({p_text(error.p_value)}), {way}-confident on average ({gap})"
     else:
-        text = f"no sign of miscalibration ({display.p_text(error.p_value)}; {gap})"
+        text = f"no sign of miscalibration ({p_text(error.p_value)}; {gap})"
     text = text if start else f"{text[0].upper()}{text[1:]}"
     return [f"{start}{text}.", f"  {error.advice}", *_worst(side, table)]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.command import Command, echo, print_json
 from mixnmatch.cli.options import FILE, force_option, json_option
 
 HELP = """Write a map that `fit` saved as a model for other runtimes.
@@ -54,7 +54,8 @@ def command(
 ) -> None:
     """Load, export, and say what the file takes and gives."""
     from mixnmatch.cli.display import plural
-    from mixnmatch.cli.inputs import load_map, map_logits
+    from mixnmatch.cli.inputs import load_map
+    from mixnmatch.cli.streams import not_overwriting
     from mixnmatch.io import check_output
     from mixnmatch.io.files import check_input
 
@@ -69,11 +70,12 @@ def command(
         check_input(classifier)
     map_ = load_map(map_file)
     precision = "single" if single else "double"
-    if output.suffix == ".onnx":
-        map_.to_onnx(output, classifier=classifier, output=scores, precision=precision, vector=vector)
-    else:
-        _write_program(map_, output, precision, vector)
-    takes = "logits" if map_logits(map_) else "probabilities"
+    with not_overwriting(output, force=force):
+        if output.suffix == ".onnx":
+            map_.to_onnx(output, classifier=classifier, output=scores, precision=precision, vector=vector)
+        else:
+            _write_program(map_, output, precision, vector)
+    takes = "logits" if map_.takes_logits else "probabilities"
     if as_json:
         print_json({
             "map": str(map_file),
@@ -87,7 +89,7 @@ def command(
         })  # fmt: skip
         return
     source = takes if classifier is None else f"the inputs of {classifier}"
-    click.echo(
+    echo(
         f"Wrote {output} ({output.stat().st_size / 1024:.1f} kB): from {source} to calibrated probabilities of "
         f"{plural(map_.n_classes_, 'class')}."
     )

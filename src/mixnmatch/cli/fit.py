@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.command import Command, echo, print_json
 from mixnmatch.cli.options import (
     FILE,
     FILE_HELP,
@@ -40,18 +40,27 @@ HELP = f"""Learn a calibration map from scores and labels, and save it as one JS
         "mixnmatch fit val.csv --logits --label-column truth --method irm -o cal.json",
         "mixnmatch fit logits.npy --labels labels.npy --logits -o cal.json",
         "mixnmatch fit val.npz --method auto --preserve-accuracy -o cal.json",
+        "mixnmatch fit val.npz -o cal.json --metadata model=resnet50 --metadata data=val-2024",
         "mixnmatch fit --list-methods",
     ),
 )
 @click.argument("scores", type=FILE)
 @click.option("--method", "-m", type=Method(), default="ets", show_default=True, help="How to calibrate.")
 @list_methods_option
-@click.option("--output", "-o", type=FILE, required=True, metavar="CAL.json", help="Where to save the map.")
+@click.option(
+    "--output", "-o", type=FILE, required=True, metavar="CAL.json", help="Where to save the map; - for stdout."
+)
 @click.option(
     "--loss", type=click.Choice(["nll", "brier"]), help="What to minimise, for methods that leave the choice."
 )
 @click.option("--preserve-accuracy", is_flag=True, help="Hold the map to the predicted classes of the scores.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Another setting of the method.")
+@click.option(
+    "--metadata",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="What else the map's file should say, such as a model's hash.",
+)
 @reading_options
 @force_option
 @json_option
@@ -62,6 +71,7 @@ def command(
     loss: str | None,
     preserve_accuracy: bool,
     options: tuple[str, ...],
+    metadata: tuple[str, ...],
     force: bool,
     as_json: bool,
     reading: Reading,
@@ -70,9 +80,15 @@ def command(
     from time import perf_counter
 
     from mixnmatch.cli.inputs import calibrated, measure
+    from mixnmatch.cli.streams import is_standard
     from mixnmatch.io import check_output
 
-    check_output(output, [".json"], force=force)
+    notes = _pairs(metadata, "--metadata")
+    if not is_standard(output):
+        check_output(output, [".json"], force=force)
+    elif as_json:
+        msg = "--json and -o - would both write to standard output."
+        raise click.UsageError(msg)
     table = reading.read(scores)
     map_ = _build(method, table, reading.weighting, _settings(loss, options))
     if preserve_accuracy and not map_.accuracy_preserving:
@@ -82,29 +98,48 @@ def command(
     seconds = perf_counter() - start
     before = measure(table.scores, table, logits=table.logits, weighting=reading.weighting)
     after = measure(calibrated(map_, table.scores), table, logits=False, weighting=reading.weighting)
-    map_.save(output)
+    if table.columns:
+        notes.setdefault("columns", list(table.columns))  # so that `apply` finds them again
+    _save(map_, output, notes, force=force)
     if as_json:
         print_json(_as_dict(map_, method, table, before, after, seconds, output))
     else:
-        click.echo(_as_text(map_, method, table, before, after, seconds, output))
+        text = _as_text(map_, method, table, before, after, seconds, output)
+        echo(text, err=is_standard(output))
+
+
+def _save(map_: Any, output: Path, notes: dict[str, Any], *, force: bool) -> None:
+    from mixnmatch.cli.streams import is_standard, not_overwriting, standard_output
+    from mixnmatch.persistence import to_bytes
+
+    if is_standard(output):
+        standard_output().write(to_bytes(map_, metadata=notes))
+        return
+    with not_overwriting(output, force=force):
+        map_.save(output, metadata=notes)
 
 
 def _settings(loss: str | None, options: tuple[str, ...]) -> dict[str, Any]:
-    settings: dict[str, Any] = {} if loss is None else {"loss": loss}
-    for option in options:
-        name, sign, value = option.partition("=")
+    return ({} if loss is None else {"loss": loss}) | _pairs(options, "--option")
+
+
+def _pairs(texts: tuple[str, ...], option: str) -> dict[str, Any]:
+    """Names and values: JSON where a value is some, text otherwise."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
         if not sign or not name.isidentifier():
-            msg = f"{option!r} is not of the form NAME=VALUE."
-            raise click.BadParameter(msg, param_hint="'--option'")
+            msg = f"{text!r} is not of the form NAME=VALUE."
+            raise click.BadParameter(msg, param_hint=f"'{option}'")
         try:
-            settings[name] = json.loads(value)
-        except ValueError:
-            settings[name] = value
-    return settings
+            found[name] = json.loads(value)
+        except (ValueError, RecursionError):
+            found[name] = value
+    return found
 
 
 def _build(method: str, table: ScoreTable, weighting: str, settings: dict[str, Any]) -> Any:
-    from mixnmatch.registry import calibrator
+    from mixnmatch.maps.registry import calibrator
 
     common: dict[str, Any] = {} if weighting == "frequency" else {"weights": weighting}
     try:
@@ -116,7 +151,8 @@ def _build(method: str, table: ScoreTable, weighting: str, settings: dict[str, A
 
 
 def _held_to_winners(map_: Any) -> Any:
-    from mixnmatch.maps import Auto, KeepWinner
+    from mixnmatch.maps.keep_winner import KeepWinner
+    from mixnmatch.selection.auto import Auto
 
     return map_.set_params(accuracy_preserving=True) if isinstance(map_, Auto) else KeepWinner(map_)
 
@@ -147,22 +183,24 @@ def _as_text(
     from mixnmatch.cli import display
     from mixnmatch.cli.describe import describe
     from mixnmatch.cli.inputs import about
-    from mixnmatch.registry import REGISTRY
+    from mixnmatch.cli.streams import is_standard, shown
+    from mixnmatch.maps.registry import METHODS
 
+    target = "CAL.json" if is_standard(output) else output
     kept = "the predicted class never changes" if map_.accuracy_preserving else "the predicted class may change"
-    if map_.accuracy_preserving and not REGISTRY[method].accuracy_preserving:
+    if map_.accuracy_preserving and not METHODS[method].accuracy_preserving:
         kept = f"held to the predictions of the scores: {kept}"
     learned = [(f"  {name}", value) for name, value in describe(map_)]
     scores = [
         ("", "before", "after"),
         ("log loss", display.number(before.log_loss), display.number(after.log_loss)),
-        ("Brier score", display.number(before.brier_score), display.number(after.brier_score)),
+        ("Brier score (sum over classes)", display.number(before.brier_score), display.number(after.brier_score)),
         ("accuracy", display.percent(before.accuracy), display.percent(after.accuracy)),
     ]
     return "\n".join(
         [
             about(table),
-            f"{method}: {REGISTRY[method].summary}; fitted in {seconds:.2g} s; {kept}",
+            f"{method}: {METHODS[method].summary}; fitted in {seconds:.2g} s; {kept}",
             "",
             "Learned",
             display.table(learned, left=2),
@@ -170,6 +208,6 @@ def _as_text(
             "On the calibration set (optimistic: the map was fitted on these rows)",
             display.table(scores, indent=2),
             "",
-            f"Saved to {output}. On other data: mixnmatch evaluate TEST --map {output}",
+            f"Saved to {shown(output, output=True)}. On other data: mixnmatch evaluate TEST --map {target}",
         ]
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.errors import InputError
 from mixnmatch._engine.labels import read_labels
 from mixnmatch._engine.scores import read_scores
 from mixnmatch._engine.weights import read_weight
-from mixnmatch.cli.command import in_command_line_words
 from mixnmatch.cli.display import plural
 from mixnmatch.cli.options import Reading
 from mixnmatch.io import FileError, ScoreTable, read_table
-from mixnmatch.io.files import listed
+from mixnmatch.io.columns import columns_of_classes
+from mixnmatch.io.files import is_text, listed
 
 # Bytes of mapped scores that are calibrated at a time.
 MAPPED_BYTES = 1 << 24
@@ -32,15 +33,17 @@ def read_checked(
     logits: bool | None = None,
     classes: NDArray[Any] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
+    find_columns: Callable[[Sequence[str]], Sequence[str]] | None = None,
 ) -> ScoreTable:
     """Read a file and check all of its values, so that errors name the file.
 
     ``logits`` is what scores are taken for, and ``classes`` what text labels name, where neither the file nor the user
     says it.
     """
+    tells_kind = path.suffix.lower() == ".npz"  # the name of the array says what the scores are
     table = read_table(
         path,
-        logits=logits if reading.logits is None and path.suffix.lower() != ".npz" else reading.logits,
+        logits=logits if reading.logits is None and not tells_kind else reading.logits,
         labels=reading.labels,
         label_column=reading.label_column,
         columns=reading.columns,
@@ -48,10 +51,11 @@ def read_checked(
         classes=reading.classes,
         need_labels=need_labels,
         progress=progress,
+        find_columns=find_columns,
     )
     if reading.importance and table.weights is None:
-        raise FileError(path, "--importance is about weights, but there are none; name them: --weights")
-    if table.classes is None and classes is not None and classes.dtype.kind == "U" and _is_text(table.labels):
+        raise FileError(path, "--importance is about weights, but there are none; name them: {weights}")
+    if table.classes is None and classes is not None and is_text(classes) and is_text(table.labels):
         table = replace(table, classes=classes)
     try:
         with warnings.catch_warnings():
@@ -60,27 +64,39 @@ def read_checked(
             if table.labels is not None:
                 read_labels(table.labels, checked.n_rows, checked.n_classes, table.classes)
             read_weight(table.weights, checked.n_rows)
+    except InputError as error:
+        template = error.template
+        if tells_kind:
+            template = template.replace("pass {logits}", "call the array 'logits'")
+        raise FileError(path, template, **error.fields) from None
     except (ValueError, TypeError) as error:
-        raise FileError(path, _in_words(str(error), path)) from None
+        raise FileError(path, "{why}", why=str(error)) from None
     return table
 
 
-def _is_text(labels: NDArray[Any] | None) -> bool:
-    return labels is not None and labels.dtype.kind == "U"
+def find_scores_of(map_: Any) -> Callable[[Sequence[str]], Sequence[str]]:
+    """A function that finds the columns of scores that a map is to be applied to among those of a table.
+
+    They are those that the map was fitted on (`fit` notes their names in its file), or those that are called like the
+    map's classes, all with the same start.
+    """
+    known = [str(name) for name in map_.classes_.tolist()]
+    fitted_on = (getattr(map_, "metadata_", None) or {}).get("columns")
+    noted = isinstance(fitted_on, list) and all(isinstance(name, str) for name in fitted_on)
+
+    def find(names: Sequence[str]) -> Sequence[str]:
+        if noted and fitted_on and set(fitted_on) <= set(names):
+            return tuple(fitted_on)
+        return columns_of_classes(names, known)
+
+    return find
 
 
 def names_of(table: ScoreTable) -> NDArray[Any] | None:
     """Names of the classes of a table, where it has some."""
-    if table.classes is None and _is_text(table.labels):
-        return np.unique(table.labels)  # type: ignore[arg-type]
+    if table.classes is None and table.labels is not None and is_text(table.labels):
+        return np.array(sorted(set(table.labels.tolist())))
     return table.classes
-
-
-def _in_words(message: str, path: Path) -> str:
-    text = in_command_line_words(message)
-    if path.suffix.lower() == ".npz":  # here the name of the array decides, not an option
-        text = text.replace("pass --logits", "call the array 'logits'")
-    return text
 
 
 def about(table: ScoreTable) -> str:
@@ -173,22 +189,18 @@ def _in_order(table: ScoreTable, order: list[int]) -> ScoreTable:
     return replace(table, scores=scores, classes=table.classes[order])
 
 
-def map_logits(map_: Any) -> bool:
-    """Whether a map takes logits."""
-    return bool(map_._input_settings()["logits"])
-
-
 def aligned(table: ScoreTable, map_: Any, map_path: Path) -> ScoreTable:
     """The table with its columns in the order of the classes that a map was fitted with.
 
     Where both have names for the classes, columns are matched by name; otherwise by position.
     """
-    if table.logits != map_logits(map_):
+    if table.logits != map_.takes_logits:
         have, want = ("logits", "probabilities") if table.logits else ("probabilities", "logits")
-        raise FileError(table.path, f"holds {have}, but {map_path} was fitted on {want}")
+        why = "holds {have}, but {map} was fitted on {want}"
+        raise FileError(table.path, why, have=have, want=want, map=map_path)
     if table.n_classes != map_.n_classes_:
-        why = f"has scores of {table.n_classes} classes, but {map_path} was fitted with {map_.n_classes_}"
-        raise FileError(table.path, why)
+        why = "has scores of {found} classes, but {map} was fitted with {known}"
+        raise FileError(table.path, why, found=table.n_classes, known=map_.n_classes_, map=map_path)
     known = [str(name) for name in map_.classes_.tolist()]
     numbered = known == [str(index) for index in range(len(known))]
     if numbered or table.classes is None or table.scores.ndim == 1:
@@ -198,8 +210,8 @@ def aligned(table: ScoreTable, map_: Any, map_path: Path) -> ScoreTable:
             if list(names) == known:
                 return table
             return _in_order(table, [names.index(name) for name in known])
-    why = f"its classes are {listed(table.classes.tolist())}, but {map_path} was fitted with {listed(known)}"
-    raise FileError(table.path, why)
+    why = "its classes are {found}, but {map} was fitted with {known}"
+    raise FileError(table.path, why, found=listed(table.classes.tolist()), known=listed(known), map=map_path)
 
 
 def evaluation_rows(path: Path, table: ScoreTable, reading: Reading) -> tuple[Any, ...]:
@@ -213,12 +225,14 @@ def same_kind(other: ScoreTable, table: ScoreTable) -> ScoreTable:
     """The evaluation file with its columns as in the calibration file, or an error if the two do not fit."""
     if other.logits != table.logits:
         have, want = ("logits", "probabilities") if other.logits else ("probabilities", "logits")
-        raise FileError(other.path, f"holds {have}, but {table.path} holds {want}")
+        raise FileError(other.path, "holds {have}, but {first} holds {want}", have=have, want=want, first=table.path)
     if other.n_classes != table.n_classes or other.scores.ndim != table.scores.ndim:
-        raise FileError(other.path, f"has {other.n_classes} classes, but {table.path} has {table.n_classes}")
+        why = "has {found} classes, but {first} has {known}"
+        raise FileError(other.path, why, found=other.n_classes, known=table.n_classes, first=table.path)
     if other.classes is None or table.classes is None or other.classes.tolist() == table.classes.tolist():
         return other
     names, known = other.classes.tolist(), table.classes.tolist()
     if other.scores.ndim == 1 or set(names) != set(known):
-        raise FileError(other.path, f"its classes are {listed(names)}, but those of {table.path} are {listed(known)}")
+        why = "its classes are {found}, but those of {first} are {known}"
+        raise FileError(other.path, why, found=listed(names), known=listed(known), first=table.path)
     return _in_order(other, [names.index(name) for name in known])

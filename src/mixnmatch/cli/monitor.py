@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.command import Command, echo, print_json
 from mixnmatch.cli.options import FILE, FILE_HELP, Reading, force_option, json_option, reading_options
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _say(
         )
         return
     for path in skipped:
-        click.echo(f"warning: {path} was counted before and is skipped", err=True)
+        echo(f"warning: {path} was counted before and is skipped", err=True)
     rows = [["step", "samples", "log loss", "expected", "e-value"]]
     rows += [
         [
@@ -166,6 +166,6 @@ def _say(
         ]
         for record in monitor.history[-12:]
     ]
-    click.echo(f"{display.table(rows)}\n\n{result}")
+    echo(f"{display.table(rows)}\n\n{result}")
     if html is not None:
-        click.echo(f"Wrote {html}.")
+        echo(f"Wrote {html}.")

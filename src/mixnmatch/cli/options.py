@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
+
+from mixnmatch.cli.command import echo
 
 if TYPE_CHECKING:
     from mixnmatch.io import ScoreTable
@@ -27,8 +29,10 @@ FILE_HELP = """
     SCORES is one of
       .npz      arrays `logits` or `probs`, `labels`; optionally `weights`, `classes`
       .npy      scores, with --labels LABELS.npy
-      .csv      a header; a column for each class, and `label`
-      .parquet  the same; a file or a folder of files
+      .csv      a header; a column for each class, and `label`; also .csv.gz
+                (separated by commas, semicolons or tabs)
+      .parquet  the same, or one column of lists; a file or a folder of files
+      -         any of these files from standard input
     Scores in .npy, .csv and .parquet are probabilities unless --logits is given.
     """
 
@@ -40,7 +44,7 @@ class Method(TextType):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check that there is such a method."""
-        from mixnmatch.registry import calibrator
+        from mixnmatch.maps.registry import calibrator
 
         try:
             calibrator(value)
@@ -50,10 +54,10 @@ class Method(TextType):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Methods that start so."""
-        from mixnmatch.registry import REGISTRY
+        from mixnmatch.maps.registry import METHODS
 
         return [
-            CompletionItem(name, help=entry.summary) for name, entry in REGISTRY.items() if name.startswith(incomplete)
+            CompletionItem(name, help=entry.summary) for name, entry in METHODS.items() if name.startswith(incomplete)
         ]
 
 
@@ -112,15 +116,17 @@ class Reading:
         What the file leaves open is as in ``like``: a map that is to be applied, or a table that was read before.
         """
         from mixnmatch.cli.display import reporting
-        from mixnmatch.cli.inputs import map_logits, names_of, read_checked
+        from mixnmatch.cli.inputs import find_scores_of, names_of, read_checked
+        from mixnmatch.cli.streams import INPUT_NAME, is_standard, readable
 
         known: dict[str, Any] = {}
         if hasattr(like, "predict_proba"):
-            known = {"logits": map_logits(like), "classes": like.classes_}
+            known = {"logits": like.takes_logits, "classes": like.classes_, "find_columns": find_scores_of(like)}
         elif like is not None:
             known = {"logits": like.logits, "classes": names_of(like)}
-        with reporting("Reading") as progress:
-            return read_checked(path, self, need_labels=need_labels, progress=progress, **known)
+        with readable(path) as file, reporting("Reading") as progress:
+            table = read_checked(file, self, need_labels=need_labels, progress=progress, **known)
+        return replace(table, path=Path(INPUT_NAME)) if is_standard(path) else table
 
 
 # Shown under a heading of their own.
@@ -185,10 +191,10 @@ def list_methods(ctx: click.Context, _param: click.Parameter, value: bool) -> No
     """Print the methods and stop."""
     if not value or ctx.resilient_parsing:
         return
-    from mixnmatch.registry import calibrators
+    from mixnmatch.maps.registry import calibrators
 
     for line in calibrators():
-        click.echo(str(line))
+        echo(str(line))
     ctx.exit()
 
 

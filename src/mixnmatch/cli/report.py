@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mixnmatch.cli.command import Command, print_json, typed
+from mixnmatch.cli.command import Command, echo, print_json, typed
 from mixnmatch.cli.options import (
     FILE,
     FILE_HELP,
@@ -24,8 +24,8 @@ from mixnmatch.cli.options import (
 
 HELP = f"""Write one self-contained HTML page about your model's calibration.
 
-    The page has a verdict in a sentence, reliability diagrams before and after, a table of methods with intervals, a
-    learning curve and what to do next. It needs no network.
+    The page says whether the scores are calibrated and which method to use. It has reliability diagrams before and
+    after, a table of methods with intervals, a learning curve and what to do next. It needs no network.
     {FILE_HELP}"""
 
 
@@ -41,15 +41,14 @@ HELP = f"""Write one self-contained HTML page about your model's calibration.
 )
 @click.argument("scores", type=FILE)
 @click.option("--output", "-o", type=FILE, required=True, metavar="REPORT.html", help="File to write.")
-@click.option("--evaluation", type=FILE, metavar="FILE", help="File to judge on, instead of cross-validation.")
+@click.option("--evaluation", type=FILE, metavar="FILE", help="Held-out file, instead of cross-validation.")
 @click.option(
     "--method",
     "-m",
     type=Method(),
     multiple=True,
-    default=("ets",),
-    show_default=True,
-    help="Method to look at closely. If given several times: the first; all of them are compared.",
+    help="Method to show in detail [default: that of the verdict]. If given several times: the first; all of them are "
+    "compared.",
 )
 @click.option("--methods", type=Methods(), metavar="A,B,...", help="Methods to compare [default: the main ones].")
 @list_methods_option
@@ -70,35 +69,43 @@ def command(
     as_json: bool,
     reading: Reading,
 ) -> None:
-    """Read, judge, write."""
+    """Read, compare, write."""
+    from mixnmatch.cli.display import wrap
     from mixnmatch.cli.inputs import evaluation_rows, frequencies
+    from mixnmatch.cli.streams import is_standard, not_overwriting
     from mixnmatch.io import check_output
 
     check_output(output, [".html"], force=force)
     compared = list(dict.fromkeys((*(methods or ()), *(method if len(method) > 1 else ())))) or None
     table = reading.read(scores)
-    write(
-        output,
-        (table.scores, table.labels),
-        evaluation=None if evaluation is None else evaluation_rows(evaluation, table, reading),
-        logits=table.logits,
-        sample_weight=frequencies(table, reading.weighting),
-        classes=table.classes,
-        method=method[0],
-        methods=compared,
-        title=title or scores.name,
-        random_state=seed,
-    )
+    with not_overwriting(output, force=force):
+        data = write(
+            output,
+            (table.scores, table.labels),
+            evaluation=None if evaluation is None else evaluation_rows(evaluation, table, reading),
+            logits=table.logits,
+            sample_weight=frequencies(table, reading.weighting),
+            classes=table.classes,
+            method=method[0] if method else None,
+            methods=compared,
+            title=title or ("Calibration" if is_standard(scores) else scores.name),
+            random_state=seed,
+        )
     if as_json:
-        print_json({"file": str(scores), "output": str(output)})
+        print_json({
+            "file": str(scores),
+            "output": str(output),
+            "diagnosis": data.diagnosis.to_dict(),
+            "verdict": data.verdict.to_dict(),
+        })  # fmt: skip
     else:
-        click.echo(f"Wrote {output}.")
+        echo(f"{data.diagnosis.headline}\n{wrap(str(data.verdict))}\nWrote {output}.")
 
 
-def write(path: Path, calibration: tuple[Any, Any], **settings: Any) -> None:
+def write(path: Path, calibration: tuple[Any, Any], **settings: Any) -> Any:
     """Write the page, with a bar on a terminal."""
     from mixnmatch.cli.display import reporting
 
     write_report = import_module("mixnmatch.report").write_report
     with reporting("Writing the report") as step:
-        write_report(path, *calibration, progress=step, command=typed(), **settings)
+        return write_report(path, *calibration, progress=step, command=typed(), **settings)

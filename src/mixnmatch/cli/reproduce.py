@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from mixnmatch.cli.command import Command, print_json, typed
+from mixnmatch.cli.command import Command, echo, print_json, typed
 from mixnmatch.cli.options import FILE, Names, force_option, json_option, seed_option
 
 HELP = """Make the tables and figures of the Mix-n-Match paper from files of logits and labels.
@@ -132,8 +132,8 @@ def command(
         print_json({"output": str(output), "page": str(page), "units": outcome.units, "failed": failed, "files": files})
         return
     for one in failed:
-        click.echo(f"warning: {one['row']}: {one['method']} failed: {one['message']}", err=True)
-    click.echo(f"Ran {outcome.units} units. Wrote {page} and {len(outcome.files) - 1} other files.")
+        echo(f"warning: {one['row']}: {one['method']} failed: {one['message']}", err=True)
+    echo(f"Ran {outcome.units} units. Wrote {page} and {len(outcome.files) - 1} other files.")
 
 
 def _plan(entries: Any, only: Any, methods: Any, rows: Any, seed: int, settings: dict[str, int]) -> Any:
@@ -173,7 +173,7 @@ def _write_manifest(entries: Any, path: Path, *, force: bool, as_json: bool) -> 
     if as_json:
         print_json({"output": str(path), "rows": len(entries)})
     else:
-        click.echo(f"Wrote {path}: {len(entries)} rows.")
+        echo(f"Wrote {path}: {len(entries)} rows.")
 
 
 def _bars(stack: ExitStack) -> Callable[[str], Any]:

@@ -13,6 +13,7 @@ from mixnmatch.evaluation.estimators import (
     Sweep,
     estimator,
 )
+from mixnmatch.evaluation.evaluate import Evaluation, evaluate
 from mixnmatch.evaluation.gain import CalibrationGain, GainComparison, calibration_gain, compare_gains
 from mixnmatch.evaluation.reliability import ReliabilityCurve, reliability_curve, worst_classes
 from mixnmatch.evaluation.result import CalibrationError
@@ -25,6 +26,7 @@ from mixnmatch.evaluation.streaming import (
     LogLossAccumulator,
     ReliabilityAccumulator,
 )
+from mixnmatch.evaluation.winners import accuracy_preserved
 
 __all__ = [
     "AccuracyAccumulator",
@@ -35,6 +37,7 @@ __all__ = [
     "CalibrationGainAccumulator",
     "CalibrationMetric",
     "Dirichlet",
+    "Evaluation",
     "GainComparison",
     "Histogram",
     "KernelCalibration",
@@ -47,12 +50,14 @@ __all__ = [
     "Smooth",
     "Sweep",
     "accuracy",
+    "accuracy_preserved",
     "brier_score",
     "calibration_error",
     "calibration_gain",
     "compare_gains",
     "cross_validated_decomposition",
     "estimator",
+    "evaluate",
     "log_loss",
     "reliability_curve",
     "score_decomposition",

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine import door
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import add
 from mixnmatch._engine.rows import Rows
@@ -14,7 +15,6 @@ from mixnmatch._engine.scores import read_scores
 from mixnmatch.evaluation._means import MeanEstimate, Moments, check_confidence
 from mixnmatch.evaluation.gain import CalibrationGain, gain_from, gain_rows
 from mixnmatch.evaluation.scores import accuracy_rows, brier_rows, half_brier_rows, log_loss_rows, moments_statistic
-from mixnmatch.maps.base import read_rows
 
 
 class Accumulator:
@@ -30,7 +30,7 @@ class Accumulator:
         self._state: Any = None
 
     def _read(self, scores: Any, y: Any, sample_weight: Any) -> Rows:
-        source = read_rows(scores, y, sample_weight, logits=self.logits, classes=self.classes)
+        source = door.rows(scores, y, sample_weight, logits=self.logits, classes=self.classes)
         shape = (source.n_classes, source.scores.vector)
         if self._shape is not None and shape != self._shape:
             msg = f"earlier scores had {_shape_text(self._shape)}, these have {_shape_text(shape)}"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.block import Block
 from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
 from mixnmatch.evaluation._means import check_confidence
-from mixnmatch.evaluation._outcomes import Problem
+from mixnmatch.evaluation._problem import Problem
 from mixnmatch.evaluation.adaptive import MULTIPLES, residual_curve
 from mixnmatch.evaluation.decomposition import Isotonic, outcome_means, pool
 from mixnmatch.evaluation.histogram import BinSums, bin_sums

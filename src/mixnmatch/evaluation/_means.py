@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 class Moments:
     """Sums over rows from which the weighted means of k row quantities and their covariance follow.
 
-    Floats, not units of weight, are what varies: a row of weight w enters the variance with w squared.
+    Rows, not units of weight, are what varies: a row of weight w enters the variance with w squared.
     """
 
     n_rows: int

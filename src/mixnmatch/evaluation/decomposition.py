@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from mixnmatch._engine import door
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.folds import fold_of
 from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch.evaluation._means import Moments, block_moments, finite
-from mixnmatch.evaluation._outcomes import choose_problem
+from mixnmatch.evaluation._problem import choose_problem
 from mixnmatch.evaluation.scores import brier_rows, log_loss_rows
-from mixnmatch.maps.base import CalibrationMap, read_rows
+from mixnmatch.maps.base import CalibrationMap
 
 Floats = NDArray[np.float64]
 
@@ -126,7 +127,7 @@ def pool(means: Floats, mass: Floats) -> Floats:
 
 def score_decomposition(
     scores: Any,
-    y: Any,
+    y: Any = None,
     *,
     notion: str | None = None,
     label: Any = None,
@@ -152,7 +153,7 @@ def score_decomposition(
     y : array of shape (n,)
         Labels.
     notion : {"top-label", "binary", "class-wise"}, optional
-        What the confidences are about; by default the top label of a table, the positive class of a vector.
+        What the confidences are about; by default the positive class of two, the top label of more.
     label : optional
         The class, for the class-wise notion.
     score : {"brier", "log"}
@@ -189,7 +190,7 @@ def score_decomposition(
     (0.085, 0.0625, 0.1875)
     """
     _check_score(score)
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
     refuse_dask(
         source,
         "isotonic regression of the outcomes (CORP) needs all confidences in memory",
@@ -215,7 +216,7 @@ def score_decomposition(
 
 def cross_validated_decomposition(
     scores: Any,
-    y: Any,
+    y: Any = None,
     *,
     recalibrator: Any = None,
     score: str = "brier",
@@ -273,7 +274,7 @@ def cross_validated_decomposition(
     True
     """
     _check_score(score)
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
     if not 2 <= n_folds <= source.n_rows:
         msg = f"n_folds must be at least 2 and at most the number of rows ({source.n_rows}), got {n_folds}"
         raise ValueError(msg)

@@ -17,8 +17,8 @@ __all__ = ["ReliabilityDisplay"]
 class ReliabilityDisplay:
     """A reliability diagram with the density of the confidences underneath.
 
-    Usually made by :meth:`from_predictions`, :meth:`from_map`, :meth:`compare` or :meth:`worst_classes`, which draw it
-    at once.
+    Usually made by :meth:`from_estimator`, :meth:`from_predictions`, :meth:`from_map`, :meth:`compare` or
+    :meth:`worst_classes`, which draw it at once.
 
     Parameters
     ----------
@@ -76,6 +76,37 @@ class ReliabilityDisplay:
             Of :func:`reliability_curve`: ``kind``, ``notion``, ``label``, ``band``, ``logits`` and the others.
         """
         return cls([reliability_curve(scores, y, **options)], None if name is None else [name]).plot(ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, ax: Any = None, **options: Any
+    ) -> ReliabilityDisplay:
+        """Draw the reliability diagram of a fitted classifier.
+
+        Parameters
+        ----------
+        estimator : fitted classifier
+            With ``predict_proba``; otherwise with ``decision_function``, whose values are taken as logits. Its
+            ``classes_`` name the columns.
+        X : array or data frame
+            Features of samples that it was not fitted on.
+        y : array of shape (n,)
+            Their labels.
+        name : str, optional
+            What the legend calls the classifier; by default its class.
+        ax : matplotlib axes, optional
+            Where to draw; by default on a new figure.
+        **options
+            Of :func:`reliability_curve`: ``kind``, ``notion``, ``label``, ``band``, ``sample_weight`` and the others.
+        """
+        from mixnmatch._estimators import class_names, codes_of, scores_of
+
+        scores, logits = scores_of(estimator, X, prefer="predict_proba")
+        classes = np.asarray(estimator.classes_)
+        names = class_names(classes)
+        labels = names[codes_of(np.asarray(y), classes)]
+        name = type(estimator).__name__ if name is None else name
+        return cls.from_predictions(labels, scores, name=name, ax=ax, logits=logits, classes=names, **options)
 
     @classmethod
     def from_map(
@@ -261,5 +292,5 @@ def _finish(ax: Any, below: Any, curves: Sequence[ReliabilityCurve], *, legend: 
 def _takes_logits(fitted: Any) -> bool:
     """Whether a map, or the first of a composition, was made for logits."""
     if isinstance(fitted, CalibrationMap):
-        return bool(fitted._input_settings()["logits"])
+        return fitted.takes_logits
     return bool(getattr(fitted, "logits", False))

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch._engine.scores import Scores
 from mixnmatch.evaluation import inference, notion
 from mixnmatch.evaluation._binning import Floats, Grid
+from mixnmatch.evaluation._clusters import read_clusters
 from mixnmatch.evaluation._means import check_confidence
 from mixnmatch.evaluation._sums import (
     BinnedOutcomes,
@@ -34,7 +36,6 @@ from mixnmatch.evaluation.estimators import (
 )
 from mixnmatch.evaluation.notion import Outcomes
 from mixnmatch.evaluation.result import CalibrationError
-from mixnmatch.maps.base import read_rows
 
 # Classes whose grids are smoothed at a time, and resamples where each of them costs a full estimate.
 CLASSES_A_CHUNK = 64
@@ -51,8 +52,9 @@ class CalibrationMetric:
     ----------
     estimator : Estimator
         How to estimate, such as ``ResidualKernel()`` or ``Histogram(bins=10)``.
-    notion : "top-label", "class-wise", "canonical" or "binary"
-        What is to be calibrated.
+    notion : "top-label", "class-wise", "canonical" or "binary", optional
+        What is to be calibrated; by default "binary" for two classes and "top-label" for more, or "canonical" for
+        estimators that know no other.
     norm : 1, 2 or "max"
         The d of the d-th power that is returned.
     average : "mean" or "frequency"
@@ -68,13 +70,13 @@ class CalibrationMetric:
     """
 
     estimator: Estimator = DEFAULT_ESTIMATOR
-    notion: str = "top-label"
+    notion: str | None = None
     norm: Norm = 1
     average: str = "mean"
 
     def __post_init__(self) -> None:
         """Refuse what does not fit together."""
-        if self.notion not in notion.NOTIONS:
+        if self.notion is not None and self.notion not in notion.NOTIONS:
             msg = f"notion must be one of {', '.join(notion.NOTIONS)}, got {self.notion!r}"
             raise ValueError(msg)
         if self.norm not in self.estimator.norms:
@@ -84,6 +86,8 @@ class CalibrationMetric:
         if self.average not in ("mean", "frequency"):
             msg = f'average must be "mean" or "frequency", got {self.average!r}'
             raise ValueError(msg)
+        if self.notion is None:
+            return
         canonical = self.notion == "canonical"
         if canonical != (not self.estimator.one_dimensional) and not (canonical and self.estimator.knows_canonical):
             knows = "knows the canonical notion only" if canonical is False else "does not know the canonical notion"
@@ -91,22 +95,35 @@ class CalibrationMetric:
             raise ValueError(msg)
 
     def __call__(
-        self, scores: Any, y: Any, sample_weight: Any = None, *, logits: bool = False, classes: Any = None
+        self, scores: Any, y: Any = None, sample_weight: Any = None, *, logits: bool = False, classes: Any = None
     ) -> float:
         """Estimate the error of probabilities (or logits) and labels."""
-        return self.of_source(read_rows(scores, y, sample_weight, logits=logits, classes=classes))[0]
+        source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes))
+        return self.for_classes(source.n_classes).of_source(source)[0]
+
+    def for_classes(self, n_classes: int) -> CalibrationMetric:
+        """The metric with its notion settled: the default one for so many classes, unless it has one."""
+        if self.notion is None:
+            settled = notion.default_notion(n_classes) if self.estimator.one_dimensional else "canonical"
+            return replace(self, notion=settled)
+        if self.notion == "binary" and n_classes != 2:
+            notion.refuse_binary(n_classes)
+        return self
 
     def of_source(self, source: Rows) -> tuple[float, Floats | None, ErrorSums | None]:
         """Estimate, errors of single classes for the class-wise notion, and the sums where those were enough."""
-        why = why_not_sums(self.estimator, self.notion)
+        why = why_not_sums(self.estimator, self._settled)
         if why is None:
-            if self.notion == "binary" and source.n_classes != 2:
-                notion.refuse_binary(source.n_classes)
-            sums = error_sums(source, self.notion, self.estimator)
+            sums = error_sums(source, self._settled, self.estimator)
             return (*self.of_sums(sums), sums)
         if source.on_dask:
             refuse_streaming(why)
         return (*self.evaluate(source.scores, source.labels, source.weight), None)
+
+    @property
+    def _settled(self) -> str:
+        assert self.notion is not None
+        return self.notion
 
     def of_sums(self, sums: ErrorSums) -> tuple[float, Floats | None]:
         """Estimate from sums over rows, and the errors of single classes for the class-wise notion."""
@@ -159,9 +176,9 @@ class CalibrationMetric:
 
 def calibration_error(
     scores: Any,
-    y: Any,
+    y: Any = None,
     *,
-    notion: str = "top-label",
+    notion: str | None = None,
     estimator: str | Estimator = "kde-residual",
     norm: Norm | None = None,
     logits: bool = False,
@@ -173,23 +190,25 @@ def calibration_error(
     kernel: str | None = None,
     average: str = "mean",
     interval: bool = False,
-    groups: Any = None,
+    clusters: Any = None,
     confidence: float = 0.95,
     weights: str = "frequency",
     classes: Any = None,
     random_state: int | np.random.Generator | None = None,
+    groups: Any = None,
 ) -> CalibrationError:
     r"""Calibration error of a classifier.
 
     Parameters
     ----------
-    scores : array of shape (n, L) or (n,)
+    scores : array of shape (n, L) or (n,), data frame, or Rows
         Probabilities, or logits with ``logits=True``. A vector holds the positive class of a binary problem.
     y : array of shape (n,)
-        True classes: columns of the scores, or names listed in ``classes``.
-    notion : "top-label", "class-wise", "canonical" or "binary"
+        True classes: columns of the scores, or names listed in ``classes``. Rows bring their own.
+    notion : "top-label", "class-wise", "canonical" or "binary", optional
         What is to be calibrated: the confidence in the predicted class, each column, the whole vector, or the
-        probability of the second of two classes. A vector of scores is "binary" whatever is said.
+        probability of the positive class, which is the second of two. By default "binary" for two classes, given as a
+        vector or as two columns, and "top-label" for more.
     estimator : str or Estimator
         ``kde-residual``, ``kde-residual-debiased``, ``kde``, ``histogram``, ``histogram-debiased``, ``sweep``,
         ``smooth``; for the canonical notion ``kde``, ``kde-residual`` (both up to 4 classes), ``dirichlet``, ``skce``.
@@ -204,14 +223,17 @@ def calibration_error(
         Weights of the classes in the class-wise notion.
     interval : bool
         Whether to find a confidence interval and to test "it is calibrated".
-    groups : array of shape (n,), optional
-        Rows of the same group depend on each other: intervals and tests resample groups. Top-label and binary only.
+    clusters : array of shape (n,), optional
+        Samples of the same cluster (a patient, a video) depend on each other: intervals and tests resample clusters.
+        Top-label and binary only. Below 20 clusters there is a warning, a single one is refused.
     confidence : float
         Confidence of the interval.
     sample_weight, weights
         Weights are frequencies, or with ``weights="importance"`` importances.
     random_state : int or Generator, optional
         For resampling; intervals are reproducible with the default too.
+    groups : array of shape (n,), optional
+        Former name of ``clusters``; it warns.
 
     Returns
     -------
@@ -232,35 +254,59 @@ def calibration_error(
     >>> round(error, 2), error.interval[0] < 0.1 < error.interval[1], error.p_value < 0.01
     (0.1, True, True)
     """
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
     check_confidence(confidence)
+    clusters = read_clusters(source, clusters, groups)
     chosen = _build(estimator, bins=bins, binning=binning, bandwidth=bandwidth, kernel=kernel)
-    metric = CalibrationMetric(
-        chosen,
-        "binary" if source.scores.vector and notion == "top-label" else notion,
-        chosen.norms[0] if norm is None else norm,
-        average,
-    )
+    metric = CalibrationMetric(chosen, notion, chosen.norms[0] if norm is None else norm, average)
+    metric = metric.for_classes(source.n_classes)
     value, per_class, sums = metric.of_source(source)
-    rng = _generator(random_state)
     ends, p_value = None, None
     if interval:
-        ends, p_value = _infer(metric, value, source, sums, groups, confidence, rng)
+        ends, p_value = _infer(metric, value, source, sums, clusters, confidence, _generator(random_state))
+    return result_of(
+        metric,
+        value,
+        name=estimator if isinstance(estimator, str) else repr(chosen),
+        n=source.total_weight(),
+        noise=_noise(source.scores) if sums is None else sums.noise / sums.n,
+        root=root,
+        ends=ends,
+        p_value=p_value,
+        confidence=confidence,
+        per_class=per_class,
+    )
+
+
+def result_of(
+    metric: CalibrationMetric,
+    value: float,
+    *,
+    name: str,
+    n: float,
+    noise: float,
+    root: bool = False,
+    ends: tuple[float, float] | None = None,
+    p_value: float | None = None,
+    confidence: float = 0.95,
+    per_class: Floats | None = None,
+) -> CalibrationError:
+    """An estimate with all that is known about it; ``value`` and ``ends`` are d-th powers."""
+    assert metric.notion is not None
     power = 1 / metric.norm if root and isinstance(metric.norm, int) else 1.0
     size = _root(value, 1 / metric.norm) if isinstance(metric.norm, int) else value
-    rooted = _root(value, power)
     return CalibrationError(
-        rooted,
-        estimator=estimator if isinstance(estimator, str) else repr(chosen),
+        _root(value, power),
+        estimator=name,
         notion=metric.notion,
         norm=metric.norm,
         root=root,
-        n=source.total_weight(),
+        n=n,
         interval=None if ends is None else (_root(ends[0], power), _root(ends[1], power)),
         confidence=confidence,
         p_value=p_value,
         per_class=per_class,
-        advised_n=advised_n(size, _noise(source.scores) if sums is None else sums.noise / sums.n),
+        advised_n=advised_n(size, noise),
     )
 
 
@@ -297,15 +343,15 @@ def _infer(
     value: float,
     source: Rows,
     sums: ErrorSums | None,
-    groups: Any,
+    clusters: Any,
     confidence: float,
     rng: np.random.Generator,
 ) -> tuple[tuple[float, float] | None, float | None]:
     one_dimensional = metric.notion in ("top-label", "binary")
     outcomes: Outcomes | BinnedOutcomes
     if source.on_dask:
-        on_grid = sums is not None and isinstance(sums.bins, Grid) and one_dimensional and groups is None
-        instead = 'kernel estimators and "smooth" have one for the top label and for two classes, without groups'
+        on_grid = sums is not None and isinstance(sums.bins, Grid) and one_dimensional and clusters is None
+        instead = 'kernel estimators and "smooth" have one for the top label and for two classes, without clusters'
         if not on_grid:
             refuse_dask(source, "this interval resamples rows", instead)
         assert sums is not None
@@ -313,17 +359,14 @@ def _infer(
     elif one_dimensional:
         outcomes = metric.outcomes(source.scores, source.labels, source.weight)
     if one_dimensional:
-        if groups is not None:
+        if clusters is not None:
             assert isinstance(outcomes, Outcomes)
-            p_value, ends = inference.cluster_inference(
-                outcomes, _read_groups(groups, source.n_rows), metric.norm, rng, confidence=confidence
-            )
+            p_value, ends = inference.cluster_inference(outcomes, clusters, metric.norm, rng, confidence=confidence)
             return ends, p_value
-        p_value = inference.calibration_test(outcomes, metric.estimator, metric.norm, rng)
-        ends = inference.inverted_interval(outcomes, metric.estimator, metric.norm, rng, confidence=confidence)
-        return ends, p_value
-    if groups is not None:
-        msg = f'groups are for the notions "top-label" and "binary", got {metric.notion!r}'
+        counted = outcomes.counted() if isinstance(outcomes, Outcomes) else outcomes
+        return infer_one_dimensional(metric, counted, rng, confidence)
+    if clusters is not None:
+        msg = f'clusters are for the notions "top-label" and "binary", got {metric.notion!r}'
         raise ValueError(msg)
     scores, labels, weight = source.scores, source.labels, source.weight
     if isinstance(metric.estimator, KernelCalibration):
@@ -333,6 +376,15 @@ def _infer(
         width = inference.normal_quantile(0.5 + 0.5 * confidence) * found.standard_error
         return (max(found.value - width, 0.0), max(found.value + width, 0.0)), found.p_value
     return _resample_rows(metric, value, scores, labels, weight, confidence, rng)
+
+
+def infer_one_dimensional(
+    metric: CalibrationMetric, outcomes: Outcomes | BinnedOutcomes, rng: np.random.Generator, confidence: float
+) -> tuple[tuple[float, float] | None, float | None]:
+    """Interval of the error of one confidence for each sample, and the p-value of "it is calibrated"."""
+    p_value = inference.calibration_test(outcomes, metric.estimator, metric.norm, rng)
+    ends = inference.inverted_interval(outcomes, metric.estimator, metric.norm, rng, confidence=confidence)
+    return ends, p_value
 
 
 def _resample_rows(
@@ -360,11 +412,3 @@ def _resample_rows(
         drawn.append(metric.evaluate(scores, labels, own * times)[0])
     p_value = inference.rank_p_value(value, np.asarray(null))
     return inference.bootstrap_interval(value, np.asarray(drawn), p_value, confidence=confidence), p_value
-
-
-def _read_groups(groups: Any, n_rows: int) -> NDArray[Any]:
-    values = np.asarray(groups)
-    if values.shape != (n_rows,):
-        msg = f"groups must have shape ({n_rows},), got {values.shape}"
-        raise ValueError(msg)
-    return values

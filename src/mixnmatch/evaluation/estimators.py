@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cache, partial
+from importlib.metadata import entry_points
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from mixnmatch.evaluation.notion import Outcomes
 from mixnmatch.evaluation.smooth import smooth_error
 
 Norm = int | str
+ENTRY_POINTS: Final = "mixnmatch.estimators"
 
 
 @dataclass(frozen=True)
@@ -193,6 +195,37 @@ ESTIMATORS: Final[dict[str, Callable[..., Estimator]]] = {
 }
 
 
+def register_estimator(name: str, factory: Callable[..., Estimator]) -> None:
+    """Add an estimator of your own under a name.
+
+    It then works in :func:`calibration_error`, :func:`evaluate` and on the command line. Other packages can name theirs
+    by an entry point in the group ``mixnmatch.estimators``.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    factory : subclass of Estimator, or callable that returns one
+        Called with the options.
+    """
+    if ESTIMATORS.get(name, factory) is not factory:
+        msg = f"the name {name!r} is taken"
+        raise ValueError(msg)
+    ESTIMATORS[name] = factory
+
+
+@cache
+def _load_entry_points() -> None:
+    for point in entry_points(group=ENTRY_POINTS):
+        register_estimator(point.name, point.load())
+
+
+def estimators() -> dict[str, Callable[..., Estimator]]:
+    """All estimators by name, those of other packages included."""
+    _load_entry_points()
+    return ESTIMATORS
+
+
 def estimator(name: str | Estimator, **options: Any) -> Estimator:
     """Build an estimator from its name and options (those that are ``None`` are left at their defaults).
 
@@ -207,10 +240,13 @@ def estimator(name: str | Estimator, **options: Any) -> Estimator:
             msg = f"options {', '.join(sorted(given))} are part of the estimator; set them there"
             raise ValueError(msg)
         return name
-    if name not in ESTIMATORS:
-        msg = f"estimator must be one of {', '.join(ESTIMATORS)}, got {name!r}"
+    known_names = estimators()
+    if name not in known_names:
+        meant = {"ece": "histogram", "ace": "histogram", "smece": "smooth"}.get(str(name).lower())
+        hint = f"; did you mean {meant!r}?" if meant else ""
+        msg = f"estimator must be one of {', '.join(known_names)}, got {name!r}{hint}"
         raise ValueError(msg)
-    factory = ESTIMATORS[name]
+    factory = known_names[name]
     known = {field.name for field in fields(factory())} - {"debiased"}
     unknown = sorted(set(given) - known)
     if unknown:

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine import door
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import read_scores
+from mixnmatch.evaluation._clusters import read_clusters
 from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.scores import brier_rows, means_over_rows
-from mixnmatch.maps.base import CalibrationMap, read_rows
+from mixnmatch.maps.base import CalibrationMap
 
 Floats = NDArray[np.float64]
 
@@ -121,9 +123,10 @@ def calibration_gain(
     sample_weight: Any = None,
     injective: bool | None = None,
     confidence: float = 0.95,
-    groups: Any = None,
+    clusters: Any = None,
     classes: Any = None,
     weights: str = "frequency",
+    groups: Any = None,
 ) -> CalibrationGain:
     r"""Calibration gain of a map T, the paper's dimension-independent measure.
 
@@ -148,12 +151,14 @@ def calibration_gain(
         Whether the map is injective, where ``after`` is an array (a map's ``.injective``).
     confidence : float
         Coverage of the result's ``interval``.
-    groups : array of shape (n,), optional
-        Floats of one group vary together; the standard error then is cluster-robust.
+    clusters : array of shape (n,), optional
+        Samples of one cluster vary together; the standard error then is cluster-robust.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
         What sample weights mean.
+    groups : array of shape (n,), optional
+        Former name of ``clusters``; it warns.
 
     Returns
     -------
@@ -185,9 +190,10 @@ def calibration_gain(
     >>> gain.exact
     True
     """
-    source = read_rows(before, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = door.rows(before, y, sample_weight, logits=logits, classes=classes, weights=weights)
     other, exact = _after(source, before, after, injective)
-    means, covariance, size = means_over_rows(source.together(other), gain_rows, groups, confidence)
+    codes = read_clusters(source, clusters, groups)
+    means, covariance, size = means_over_rows(source.together(other), gain_rows, codes, confidence)
     return gain_from(means, covariance, 0, exact, size)
 
 
@@ -201,9 +207,10 @@ def compare_gains(
     sample_weight: Any = None,
     injective: tuple[bool | None, bool | None] = (None, None),
     confidence: float = 0.95,
-    groups: Any = None,
+    clusters: Any = None,
     classes: Any = None,
     weights: str = "frequency",
+    groups: Any = None,
 ) -> GainComparison:
     r"""Compare two calibration maps by their gains on the same rows.
 
@@ -226,12 +233,14 @@ def compare_gains(
         Whether the maps are injective, where they are given by arrays.
     confidence : float
         Coverage of the result's ``interval``.
-    groups : array of shape (n,), optional
-        Floats of one group vary together; the standard error then is cluster-robust.
+    clusters : array of shape (n,), optional
+        Samples of one cluster vary together; the standard error then is cluster-robust.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
         What sample weights mean.
+    groups : array of shape (n,), optional
+        Former name of ``clusters``; it warns.
 
     Returns
     -------
@@ -245,10 +254,11 @@ def compare_gains(
     >>> round(float(compare_gains(z, softer, z, [0, 1, 1, 0])), 3)
     0.055
     """
-    source = read_rows(before, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = door.rows(before, y, sample_weight, logits=logits, classes=classes, weights=weights)
     first, exact_a = _after(source, before, after_a, injective[0])
     second, exact_b = _after(source, before, after_b, injective[1])
-    means, covariance, size = means_over_rows(source.together(first, second), _comparison_rows, groups, confidence)
+    codes = read_clusters(source, clusters, groups)
+    means, covariance, size = means_over_rows(source.together(first, second), _comparison_rows, codes, confidence)
     exact = False if False in (exact_a, exact_b) else (None if None in (exact_a, exact_b) else True)
     return GainComparison(
         float(means[3]),
@@ -286,7 +296,7 @@ def gain_from(means: Floats, covariance: Floats, at: int, exact: bool | None, si
 def _after(source: Rows, before: Any, after: Any, injective: bool | None) -> tuple[Rows, bool | None]:
     """The rows after the map, and whether it is injective."""
     if isinstance(after, CalibrationMap):
-        if bool(after._input_settings()["logits"]) != source.scores.logits:
+        if after.takes_logits != source.scores.logits:
             msg = "the map and the scores disagree: one of them was given with logits=True, the other without"
             raise ValueError(msg)
         return source.through(after), bool(after.injective) if injective is None else injective

@@ -242,38 +242,38 @@ def _histogram_cells(estimator: Estimator, grid: Grid, total: float) -> Floats:
 
 def cluster_inference(
     outcomes: Outcomes,
-    groups: NDArray[Any],
+    clusters: NDArray[Any],
     norm: Norm,
     rng: np.random.Generator,
     *,
     confidence: float = 0.95,
     resamples: int = TEST_RESAMPLES,
 ) -> tuple[float, tuple[float, float]]:
-    """p-value and interval when rows of a group depend on each other: groups, not rows, are the units.
+    """p-value and interval when samples of a cluster depend on each other: clusters, not samples, are the units.
 
     Notes
     -----
-    The test flips the signs of the residuals of whole groups (wild bootstrap), which keeps what happens within a group.
-    The interval resamples groups with replacement: quantiles of the resampled statistic around its mean are put around
-    the noise-corrected estimate; the lower end is 0 unless the test rejects. With few groups (below about 20) both are
-    rough.
+    The test flips the signs of the residuals of whole clusters (wild bootstrap), which keeps what happens within a
+    cluster. The interval resamples clusters with replacement: quantiles of the resampled statistic around its mean are
+    put around the noise-corrected estimate; the lower end is 0 unless the test rejects. With few clusters (below about
+    20) both are rough.
     """
     if norm == "max":
-        msg = 'groups are for norm 1 and 2; for "max" leave them out'
+        msg = 'clusters are for norm 1 and 2; for "max" leave them out'
         raise ValueError(msg)
     fine = bin_linearly(outcomes.z, outcomes.y, outcomes.weight)
     rule = float(rule_of_thumb(fine)) * STATISTIC_MULTIPLE
     grid = fit_grid(fine, np.asarray(rule), nodes_a_bandwidth=4)
     n_nodes = grid.count.shape[-1]
     statistic, _ = _statistic(Estimator(), norm, grid, rule, outcomes.n)
-    names, group = np.unique(groups, return_inverse=True)
+    names, cluster = np.unique(clusters, return_inverse=True)
     own = np.ones(len(outcomes.z)) if outcomes.weight is None else outcomes.weight
     outcome = outcomes.y.astype(np.float64)
     flipped, drawn = np.empty((resamples, n_nodes)), []
     for row in range(resamples):
-        sign = rng.choice([-1.0, 1.0], size=len(names))[group]
+        sign = rng.choice([-1.0, 1.0], size=len(names))[cluster]
         flipped[row] = _bin_values(outcomes.z, own * sign * (outcome - outcomes.z), n_nodes)
-        times = np.bincount(rng.integers(0, len(names), len(names)), minlength=len(names))[group]
+        times = np.bincount(rng.integers(0, len(names), len(names)), minlength=len(names))[cluster]
         drawn.append(statistic(bin_linearly(outcomes.z, outcomes.y, own * times, n_nodes=n_nodes)))
     count = np.broadcast_to(grid.count, flipped.shape)
     p_value = rank_p_value(float(statistic(grid)), statistic(Grid(count, flipped + grid.nodes * grid.count)))

@@ -23,6 +23,11 @@ CLASS_BYTES: Final = 1 << 24
 CLASS_NODES: Final = 1025
 
 
+def default_notion(n_classes: int) -> str:
+    """What an error is about if nothing is said: the positive class of two, the top label of more."""
+    return "binary" if n_classes == 2 else "top-label"
+
+
 @dataclass(frozen=True)
 class Outcomes:
     """A one-dimensional calibration problem: confidences, whether what they were about happened, and frequencies."""
@@ -35,6 +40,13 @@ class Outcomes:
     def n(self) -> float:
         """Number of samples, the sum of the weights."""
         return float(len(self.z)) if self.weight is None else float(self.weight.sum())
+
+    def counted(self) -> Outcomes:
+        """The same without samples of weight 0, which say nothing."""
+        if self.weight is None or self.weight.all():
+            return self
+        kept = self.weight > 0
+        return Outcomes(self.z[kept], self.y[kept], self.weight[kept])
 
 
 def probabilities(scores: Scores, rows: slice = slice(None)) -> Floats:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
 from mixnmatch.evaluation._curves import (
@@ -19,12 +20,11 @@ from mixnmatch.evaluation._curves import (
     histogram_points,
     kernel_points,
 )
-from mixnmatch.evaluation._outcomes import Problem, choose_problem
+from mixnmatch.evaluation._problem import Problem, choose_problem
 from mixnmatch.evaluation.error import CalibrationMetric
 from mixnmatch.evaluation.histogram import count_bins
 from mixnmatch.evaluation.kde import Smoother, fit_grid, rule_of_thumb
-from mixnmatch.evaluation.notion import CLASS_BYTES, Outcomes, class_grid_statistic
-from mixnmatch.maps.base import read_rows
+from mixnmatch.evaluation.notion import CLASS_BYTES, class_grid_statistic
 
 __all__ = ["ReliabilityCurve", "reliability_curve", "worst_classes"]
 
@@ -115,7 +115,7 @@ class ReliabilityCurve:
 
 def reliability_curve(
     scores: Any,
-    y: Any,
+    y: Any = None,
     *,
     kind: str = "kde",
     notion: str | None = None,
@@ -147,7 +147,7 @@ def reliability_curve(
     kind : {"kde", "histogram", "corp"}
         Residual kernel smoothing, bins, or isotonic regression.
     notion : {"top-label", "binary", "class-wise"}, optional
-        What the confidences are about; by default the top label of a table, the positive class of a vector.
+        What the confidences are about; by default the positive class of two, the top label of more.
     label : optional
         The class, for the class-wise notion.
     band : {"confidence", "consistency"}
@@ -215,11 +215,11 @@ def reliability_curve(
     _check_kind(kind)
     wanted = Band(band, confidence, simultaneous, interval, n_resamples, seed)
     wanted.check()
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
     problem = choose_problem(source, notion, label)
     if source.on_dask:
         return _curve_of_sums(source, problem, kind, wanted, (bandwidth, kernel), (bins, binning, closed))
-    outcomes = _with_weight(problem.outcomes(source))
+    outcomes = problem.outcomes(source).counted()
     grid = bin_linearly(outcomes.z, outcomes.y, outcomes.weight)
     weight_squares = float(len(outcomes.z)) if outcomes.weight is None else float(outcomes.weight @ outcomes.weight)
     inflation = weight_squares / outcomes.n
@@ -280,7 +280,7 @@ def assemble(kind: str, problem: str, points: Points, band: Band, grid: Grid, n_
 
 def worst_classes(
     scores: Any,
-    y: Any,
+    y: Any = None,
     *,
     n: int | None = None,
     logits: bool = False,
@@ -316,22 +316,13 @@ def worst_classes(
     >>> worst_classes([[0.5, 0.3, 0.2]] * 10, [0] * 5 + [1] * 5, n=1)
     [(1, 0.2)]
     """
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
     metric = CalibrationMetric(notion="class-wise")
     errors = metric.each_of_grid(source.total(class_grid_statistic, block_bytes=CLASS_BYTES))
     names = np.arange(source.n_classes) if source.classes is None else source.classes
     # Errors that differ by rounding only are tied, and ties go by the order of the classes.
     order = np.argsort(-np.round(errors, 12), kind="stable")
     return [(names[k].item(), float(np.round(errors[k], 15))) for k in order[:n]]
-
-
-def _with_weight(outcomes: Outcomes) -> Outcomes:
-    """Without the rows of weight 0, which say nothing."""
-    weight = outcomes.weight
-    if weight is None or weight.all():
-        return outcomes
-    kept = weight > 0
-    return Outcomes(outcomes.z[kept], outcomes.y[kept], weight[kept])
 
 
 def _density(grid: Grid) -> tuple[Floats, Floats]:

@@ -8,6 +8,14 @@ import numpy as np
 
 from mixnmatch.evaluation._binning import Floats
 
+# Tests by resampling cannot show a smaller p-value than this; smaller ones are printed as this bound.
+P_VALUE_FLOOR = 0.002
+
+
+def p_text(p_value: float) -> str:
+    """A p-value as it is printed everywhere, such as "p = 0.31" or, at most, "p <= 0.002"."""
+    return f"p = {p_value:.3g}" if p_value > P_VALUE_FLOOR * (1 + 1e-9) else f"p <= {P_VALUE_FLOOR:g}"
+
 
 class CalibrationError(float):
     """A calibration error. It is a float; what else is known about it is in its attributes.
@@ -104,7 +112,7 @@ class CalibrationError(float):
         if self.interval is not None:
             text += f" [{self.interval[0]:.4g}, {self.interval[1]:.4g}]"
         if self.p_value is not None:
-            text += f" (p = {self.p_value:.3g})"
+            text += f" ({p_text(self.p_value)})"
         return text
 
     def __format__(self, spec: str) -> str:

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine import door
 from mixnmatch._engine.along_rows import SHORT, picked, row_maxima, row_sums, winners
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows, refuse_dask
+from mixnmatch.evaluation._clusters import read_clusters
 from mixnmatch.evaluation._means import (
     MeanEstimate,
     Moments,
     block_moments,
     check_confidence,
     clustered_covariance,
-    read_groups,
 )
-from mixnmatch.maps.base import read_rows
 
 Floats = NDArray[np.float64]
 
@@ -32,15 +32,16 @@ ERROR_ENTRIES = 1 << 16
 
 def brier_score(
     scores: Any,
-    y: Any,
+    y: Any = None,
     *,
-    scale_by_half: bool = False,
+    scale_by_half: bool | str = False,
     logits: bool = False,
     sample_weight: Any = None,
-    groups: Any = None,
+    clusters: Any = None,
     classes: Any = None,
     weights: str = "frequency",
     confidence: float = 0.95,
+    groups: Any = None,
 ) -> MeanEstimate:
     r"""Brier score, the mean squared error of probabilities: :math:`\frac1n\sum_i\lVert z^{(i)}-y^{(i)}\rVert_2^2`.
 
@@ -51,20 +52,24 @@ def brier_score(
         score as its two columns.
     y : array of shape (n,)
         Labels.
-    scale_by_half : bool
-        Halve the score, which for two classes gives the mean of :math:`(z_1 - y_1)^2`, from 0 to 1.
+    scale_by_half : bool or "auto"
+        Halve the score, so that it goes from 0 to 1; for two classes it is the mean of :math:`(z_1 - y_1)^2` then.
+        "auto" halves for two classes and not for more, as scikit-learn's ``brier_score_loss`` does by default. The
+        default here is the sum over all classes, for two classes twice scikit-learn's number.
     logits : bool
         Whether scores are logits.
     sample_weight : array of shape (n,), optional
         Frequencies: a weight of k equals k repetitions in the mean; rows are the units of the standard error.
-    groups : array of shape (n,), optional
-        Floats of one group (a patient, a video) vary together; the standard error then is cluster-robust.
+    clusters : array of shape (n,), optional
+        Samples of one cluster (a patient, a video) vary together; the standard error then is cluster-robust.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
         What sample weights mean.
     confidence : float
         Coverage of the result's ``interval``.
+    groups : array of shape (n,), optional
+        Former name of ``clusters``; it warns.
 
     Returns
     -------
@@ -79,23 +84,26 @@ def brier_score(
     --------
     >>> float(brier_score([[0.5, 0.5], [0.0, 1.0]], [0, 1]))
     0.25
+    >>> float(brier_score([[0.5, 0.5], [0.0, 1.0]], [0, 1], scale_by_half="auto"))
+    0.125
     """
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
-    rows = half_brier_rows if scale_by_half else brier_rows
-    return mean_over_rows(source, rows, groups, confidence)
+    source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
+    rows = half_brier_rows if _is_halved(scale_by_half, source.n_classes) else brier_rows
+    return mean_over_rows(source, rows, read_clusters(source, clusters, groups), confidence)
 
 
 def log_loss(
     scores: Any,
-    y: Any,
+    y: Any = None,
     *,
     eps: float = 0.0,
     logits: bool = False,
     sample_weight: Any = None,
-    groups: Any = None,
+    clusters: Any = None,
     classes: Any = None,
     weights: str = "frequency",
     confidence: float = 0.95,
+    groups: Any = None,
 ) -> MeanEstimate:
     r"""Log loss (negative log-likelihood), :math:`-\frac1n\sum_i \log z^{(i)}_{y^{(i)}}`, in nats.
 
@@ -112,14 +120,16 @@ def log_loss(
         Whether scores are logits.
     sample_weight : array of shape (n,), optional
         Frequencies: a weight of k equals k repetitions in the mean; rows are the units of the standard error.
-    groups : array of shape (n,), optional
-        Floats of one group vary together; the standard error then is cluster-robust.
+    clusters : array of shape (n,), optional
+        Samples of one cluster (a patient, a video) vary together; the standard error then is cluster-robust.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
         What sample weights mean.
     confidence : float
         Coverage of the result's ``interval``.
+    groups : array of shape (n,), optional
+        Former name of ``clusters``; it warns.
 
     Returns
     -------
@@ -136,20 +146,21 @@ def log_loss(
     if not 0 <= eps < 1:
         msg = f"eps must be at least 0 and below 1, got {eps}"
         raise ValueError(msg)
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
-    return mean_over_rows(source, partial(log_loss_rows, eps=eps), groups, confidence)
+    source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
+    return mean_over_rows(source, partial(log_loss_rows, eps=eps), read_clusters(source, clusters, groups), confidence)
 
 
 def accuracy(
     scores: Any,
-    y: Any,
+    y: Any = None,
     *,
     logits: bool = False,
     sample_weight: Any = None,
-    groups: Any = None,
+    clusters: Any = None,
     classes: Any = None,
     weights: str = "frequency",
     confidence: float = 0.95,
+    groups: Any = None,
 ) -> MeanEstimate:
     """Share of rows whose label has the largest score; of tied scores the first column counts as the largest.
 
@@ -163,14 +174,16 @@ def accuracy(
         Whether scores are logits.
     sample_weight : array of shape (n,), optional
         Frequencies: a weight of k equals k repetitions in the mean; rows are the units of the standard error.
-    groups : array of shape (n,), optional
-        Floats of one group vary together; the standard error then is cluster-robust.
+    clusters : array of shape (n,), optional
+        Samples of one cluster (a patient, a video) vary together; the standard error then is cluster-robust.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
         What sample weights mean.
     confidence : float
         Coverage of the result's ``interval``.
+    groups : array of shape (n,), optional
+        Former name of ``clusters``; it warns.
 
     Returns
     -------
@@ -182,8 +195,17 @@ def accuracy(
     >>> float(accuracy([[0.6, 0.4], [0.1, 0.9], [0.5, 0.5]], [0, 0, 0]))
     0.6666666666666666
     """
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
-    return mean_over_rows(source, accuracy_rows, groups, confidence)
+    source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
+    return mean_over_rows(source, accuracy_rows, read_clusters(source, clusters, groups), confidence)
+
+
+def _is_halved(scale_by_half: Any, n_classes: int) -> bool:
+    if isinstance(scale_by_half, str) and scale_by_half == "auto":
+        return n_classes == 2
+    if not isinstance(scale_by_half, bool | np.bool_):
+        msg = f'scale_by_half must be True, False or "auto", got {scale_by_half!r}'
+        raise ValueError(msg)
+    return bool(scale_by_half)
 
 
 def brier_rows(block: Block) -> Floats:
@@ -233,15 +255,15 @@ def accuracy_rows(block: Block) -> Floats:
 
 
 def mean_over_rows(
-    source: Rows, rows: Callable[[Block], Floats], groups: Any = None, confidence: float = 0.95
+    source: Rows, rows: Callable[[Block], Floats], clusters: Any = None, confidence: float = 0.95
 ) -> MeanEstimate:
     """Mean of a row quantity of one source."""
-    means, covariance, size = means_over_rows(source, rows, groups, confidence)
+    means, covariance, size = means_over_rows(source, rows, clusters, confidence)
     return MeanEstimate(float(means[0]), standard_error=_root(covariance[0, 0]), **size)
 
 
 def means_over_rows(
-    source: Rows, rows: Callable[..., Floats], groups: Any, confidence: float
+    source: Rows, rows: Callable[..., Floats], clusters: Any, confidence: float
 ) -> tuple[Floats, Floats, dict[str, Any]]:
     """Means of k row quantities of a source, their covariance, and what an estimate says of its size.
 
@@ -249,13 +271,12 @@ def means_over_rows(
     an array of shape (k, rows of the block), or one row of it.
     """
     check_confidence(confidence)
-    if groups is None:
+    if clusters is None:
         moments = source.total(moments_statistic, rows, block_bytes=source.light_bytes)
         size: dict[str, Any] = {"n_rows": moments.n_rows, "n_groups": None, "confidence": confidence}
         return moments.means(), moments.covariance(), size
-    refuse_dask(source, "groups of rows need a loss for each row in memory", "leave groups out")
-    codes = read_groups(groups, source.n_rows)
-    weight = source.weight
+    refuse_dask(source, "clusters of samples need a loss for each sample in memory", "leave clusters out")
+    codes, weight = clusters, source.weight
     if weight is not None and not weight.all():  # blocks leave such rows out
         codes, weight = np.unique(codes[weight > 0], return_inverse=True)[1].reshape(-1), weight[weight > 0]
     values = np.concatenate(list(source.map_blocks(_row_values, rows)), axis=1)

@@ -16,7 +16,7 @@ from mixnmatch.evaluation._accumulators import (
     LogLossAccumulator,
 )
 from mixnmatch.evaluation._curves import Band, bin_edges, curve_statistic, histogram_points, kernel_points
-from mixnmatch.evaluation._outcomes import choose_problem
+from mixnmatch.evaluation._problem import choose_problem
 from mixnmatch.evaluation._sums import ErrorSums, error_sums, refuse_streaming, why_not_sums
 from mixnmatch.evaluation.error import CalibrationMetric, advised_n
 from mixnmatch.evaluation.estimators import Estimator, Histogram, estimator
@@ -55,7 +55,7 @@ class CalibrationErrorAccumulator(Accumulator):
         self,
         *,
         estimator: str | Estimator = "kde-residual",
-        notion: str = "top-label",
+        notion: str | None = None,
         norm: int | str | None = None,
         root: bool = False,
         bins: int | str | None = None,
@@ -68,7 +68,7 @@ class CalibrationErrorAccumulator(Accumulator):
     ) -> None:
         super().__init__(logits=logits, classes=classes)
         chosen = _build(estimator, bins=bins, binning=binning, bandwidth=bandwidth, kernel=kernel)
-        _check_streams(chosen, notion)
+        _check_streams(chosen, "top-label" if notion is None else notion)
         self.name = estimator if isinstance(estimator, str) else repr(chosen)
         self.metric = CalibrationMetric(chosen, notion, chosen.norms[0] if norm is None else norm, average)
         self.root = root
@@ -76,23 +76,24 @@ class CalibrationErrorAccumulator(Accumulator):
     def update(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
         """Take in a batch of scores and labels."""
         source = self._read(scores, y, sample_weight)
-        return self._add(error_sums(source, self._notion(source.scores.vector), self.metric.estimator))
-
-    def _notion(self, vector: bool) -> str:
-        return "binary" if vector and self.metric.notion == "top-label" else self.metric.notion
+        metric = self.metric.for_classes(source.n_classes)
+        assert metric.notion is not None
+        return self._add(error_sums(source, metric.notion, metric.estimator))
 
     def compute(self) -> CalibrationError:
         """The calibration error of all rows so far."""
         sums: ErrorSums = self._seen()
-        value, per_class = self.metric.of_sums(sums)
-        norm = self.metric.norm
+        assert self._shape is not None
+        metric = self.metric.for_classes(self._shape[0])
+        assert metric.notion is not None
+        value, per_class = metric.of_sums(sums)
+        norm = metric.norm
         power = 1 / norm if isinstance(norm, int) else 1.0
         size = max(value, 0.0) ** power
-        assert self._shape is not None
         return CalibrationError(
             size if self.root and power != 1 else value,
             estimator=self.name,
-            notion=self._notion(self._shape[1]),
+            notion=metric.notion,
             norm=norm,
             root=self.root,
             n=sums.n,

@@ -1,8 +1,8 @@
 """Readers of the images that the paper's networks are trained on, in the formats that they are published in.
 
 CIFAR-10 and CIFAR-100 in their binary and Python versions, Fashion-MNIST (and MNIST) as IDX files; and the logits of
-pretrained networks on ImageNet. Pickles are read through :func:`mixnmatch.io.pickles.read_pickle`, which runs no code
-of the file.
+pretrained networks on ImageNet. Pickles are read through :func:`mixnmatch.experiments.pickles.read_pickle`, which never
+executes code from the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mixnmatch.io.pickles import as_text, read_pickle
+from mixnmatch.experiments.pickles import as_text, read_pickle
 
 __all__ = [
     "ImageSet",

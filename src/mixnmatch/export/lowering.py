@@ -1,6 +1,7 @@
 """Every map as steps of a graph: one lowering for each, with the meaning that its ``predict_proba`` has.
 
-A lowering is found by the exact class of a map. A subclass may compute something else, so it needs its own.
+A lowering is found by the exact class of a map, or is its method ``_lower``. A subclass may compute something else, so
+it needs its own.
 """
 
 from __future__ import annotations
@@ -11,41 +12,41 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from mixnmatch._engine.rows import SMALLEST_PROBABILITY
+from mixnmatch._engine.scores import SMALLEST_PROBABILITY
 from mixnmatch.export.graph import GIVEN, OUTPUT, Graph, Tensor, log_softmax, softmax
 from mixnmatch.export.rows import GivenLogits, GivenProbabilities, GraphRows, Probabilities, Softmax
-from mixnmatch.export.search import PiecewiseTables
-from mixnmatch.maps import (
-    Auto,
-    BayesianBinning,
-    BetaScaling,
+from mixnmatch.export.search import CurveTables, PiecewiseTables
+from mixnmatch.maps.base import BinaryMap, CalibrationMap
+from mixnmatch.maps.binning import BayesianBinning, HistogramBinning
+from mixnmatch.maps.combine import OneVsAll, Pooled
+from mixnmatch.maps.composition import Composition
+from mixnmatch.maps.ensemble import FAMILIES, Ensemble, LogisticFamily
+from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
+from mixnmatch.maps.gaussian_process import GaussianProcessCalibration
+from mixnmatch.maps.isotonic import Isotonic
+from mixnmatch.maps.keep_winner import KeepWinner
+from mixnmatch.maps.kernel import KernelCalibration
+from mixnmatch.maps.logistic import BetaScaling, PlattScaling
+from mixnmatch.maps.normalised_isotonic import NormalisedIsotonic
+from mixnmatch.maps.odds_curve import OddsCurveMap
+from mixnmatch.maps.order_preserving import FACTOR, FINE, WIDE, IntraOrderPreserving, Nodes, _overlap
+from mixnmatch.maps.piecewise import PiecewiseMap
+from mixnmatch.maps.prior_shift import PriorShift
+from mixnmatch.maps.quadratic import QuadraticScaling
+from mixnmatch.maps.scaling import (
     BiasCorrectedTemperatureScaling,
-    Composition,
     DirichletScaling,
-    Ensemble,
-    EnsembleTemperatureScaling,
-    GaussianProcessCalibration,
-    HistogramBinning,
-    Identity,
-    IntraOrderPreserving,
-    Isotonic,
-    KeepWinner,
     MatrixScaling,
-    NormalisedIsotonic,
-    OneVsAll,
-    PlattScaling,
-    Pooled,
-    PriorShift,
     StructuredMatrixScaling,
     StructuredVectorScaling,
-    TemperatureScaling,
-    Uniform,
     VectorScaling,
 )
-from mixnmatch.maps.base import BinaryMap, CalibrationMap
-from mixnmatch.maps.ensemble import FAMILIES, LogisticFamily
-from mixnmatch.maps.order_preserving import FACTOR, FINE, WIDE, Nodes, _overlap
-from mixnmatch.maps.piecewise import PiecewiseMap
+from mixnmatch.maps.shrunken import ShrunkenBetaScaling, ShrunkenPlattScaling
+from mixnmatch.maps.spline import SplineCalibration
+from mixnmatch.maps.temperature import TemperatureScaling
+from mixnmatch.maps.trivial import Identity, Uniform
+from mixnmatch.maps.venn_abers import VennAbers
+from mixnmatch.selection.auto import Auto
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Share of a unit in the last place that, added to a number of a type, always rounds to the next one.
@@ -71,7 +72,7 @@ def lowering(*kinds: type[CalibrationMap]) -> Callable[[F], F]:
 
 def lowering_of(fitted: CalibrationMap) -> Callable[..., Any]:
     """The lowering of a map, or an error that says how to add one."""
-    found = _LOWERINGS.get(type(fitted))
+    found = _LOWERINGS.get(type(fitted)) or getattr(type(fitted), "_lower", None)
     if found is None:
         name = type(fitted).__name__
         msg = (
@@ -96,7 +97,7 @@ def lowered(fitted: CalibrationMap, *, precision: str = "double") -> Graph:
     """The graph of a fitted map: from scores, n x L, to what ``predict_proba`` returns for them."""
     check_is_fitted(fitted, "n_classes_")
     graph = Graph(precision)
-    logits = fitted._input_settings()["logits"]
+    logits = fitted.takes_logits
     given = graph.add("input", kind=GIVEN, detail="logits" if logits else "probabilities")
     form = GivenLogits if logits else GivenProbabilities
     made = lower(fitted, form(given.real(), fitted.n_classes_))
@@ -137,7 +138,7 @@ def _uniform(fitted: Uniform, rows: GraphRows) -> GraphRows:
 
 
 def _floor(fitted: Any, rows: GraphRows) -> Tensor:
-    return rows.graph.constant("floor", fitted.log_floor_)
+    return rows.graph.constant("floor", max(fitted.probability_floor_, SMALLEST_PROBABILITY))
 
 
 def _scaled(fitted: Any, rows: GraphRows) -> tuple[Tensor, Tensor]:
@@ -283,6 +284,16 @@ def _piecewise(fitted: PiecewiseMap, rows: GraphRows, way: str) -> Tensor:
     return PiecewiseTables.of(fitted).at(scores, exact=rows.exact)
 
 
+@lowering(VennAbers)
+def _venn_abers(fitted: VennAbers, rows: GraphRows, way: str) -> Tensor:
+    scores = _taken(rows.probabilities, way).at_most(1.0)
+    # The upper end of the interval changes just after a score of the calibration set, which must stay on the left.
+    upper = np.insert(fitted.upper_, fitted.offsets_[:-1], fitted.left_upper_)
+    before = fitted.offsets_[:-1] + np.arange(len(fitted.left_))
+    rises = np.delete(np.diff(upper, prepend=upper[0]) != 0, before)
+    return PiecewiseTables.of(fitted).after(rises).at(scores, exact=rows.exact)
+
+
 @lowering(PlattScaling)
 def _platt(fitted: PlattScaling, rows: GraphRows, way: str) -> Tensor:
     if fitted.on == "logit":
@@ -291,11 +302,17 @@ def _platt(fitted: PlattScaling, rows: GraphRows, way: str) -> Tensor:
     return _log_sigmoid(slope * _taken(rows.probabilities, way) + intercept).exp()
 
 
-@lowering(BetaScaling)
+@lowering(BetaScaling, ShrunkenBetaScaling, ShrunkenPlattScaling)
 def _logistic(fitted: Any, rows: GraphRows, way: str) -> Tensor:
-    log_p, log_not = _log_odds_parts(rows, _floor(fitted, rows))
-    parts = _taken(log_p, way), _taken(log_not, way)
+    parts = _taken_log_odds_parts(fitted, rows, way)
     return _log_sigmoid(_logistic_argument(rows, *parts, _coefficients(fitted), "coef")).exp()
+
+
+@lowering(QuadraticScaling, SplineCalibration, KernelCalibration)
+def _odds_curve(fitted: OddsCurveMap, rows: GraphRows, way: str) -> Tensor:
+    log_p, log_not = _taken_log_odds_parts(fitted, rows, way)
+    x = log_p - log_not
+    return _log_sigmoid(CurveTables.of(fitted).at(x)).exp()
 
 
 def _coefficients(fitted: Any) -> list[Any]:
@@ -321,6 +338,15 @@ def _log_sigmoid(x: Tensor) -> Tensor:
     return (x <= tail).choose(x, -((-x.at_least(tail)).exp() + 1.0).log())
 
 
+def _taken_log_odds_parts(fitted: Any, rows: GraphRows, way: str) -> tuple[Tensor, Tensor]:
+    """Log p and log(1 - p) of the entries that a binary map looks at, with the floor that it was fitted with."""
+    if isinstance(rows, GivenLogits) and fitted.probability_floor_ == 0:
+        parts = _log_odds_parts_of_logits(rows)
+    else:
+        parts = _log_odds_parts(rows, _floor(fitted, rows))
+    return _taken(parts[0], way), _taken(parts[1], way)
+
+
 def _log_odds_parts(rows: GraphRows, floor: Tensor) -> tuple[Tensor, Tensor]:
     """Log p and log(1 - p) of the entries, neither below the logarithm of ``floor``."""
     log_p = rows.logs(floor)
@@ -331,3 +357,16 @@ def _log_odds_parts(rows: GraphRows, floor: Tensor) -> tuple[Tensor, Tensor]:
     top = rows.graph.constant("columns", np.arange(rows.n_classes)).equals(p.argmax())
     others = top.choose(0.0, p).sum()
     return log_p, top.choose(others, 1.0 - p).at_least(floor).log()
+
+
+def _log_odds_parts_of_logits(rows: GivenLogits) -> tuple[Tensor, Tensor]:
+    """The same for logits, without a floor."""
+    log_p = log_softmax(rows.values)
+    if rows.n_classes == 2:
+        return log_p, log_p.column(1).beside(log_p.column(0))
+    p = rows.probabilities
+    top = rows.graph.constant("columns", np.arange(rows.n_classes)).equals(p.argmax())
+    others = top.choose(-1e30, log_p)
+    second = others.max()
+    rest = top.choose(0.0, (others - second).exp()).sum().log() + second
+    return log_p, top.choose(rest, top.choose(0.5, 1.0 - p).log())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from onnx import TensorProto, helper
 from sklearn.frozen import FrozenEstimator
 
+from mixnmatch._estimators import is_pairwise
 from mixnmatch.export.graph import Graph
 from mixnmatch.export.lowering import lowered
 from mixnmatch.export.onnx_classifier import appended, finish, rename, result_names
@@ -38,14 +39,20 @@ def classifier_model(fitted: CalibratedClassifier, X: Any, *, precision: str = "
     return model
 
 
-def _calibrated(fitted: Any, estimator: Any, map_: CalibrationMap | None, X: Any, precision: str) -> Any:
+def _calibrated(fitted: Any, estimator: Any, map_: CalibrationMap, X: Any, precision: str) -> Any:
     """One pair of a classifier and a map."""
     estimator = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
-    if map_ is None or len(estimator.classes_) != len(fitted.classes_):
+    if len(estimator.classes_) != len(fitted.classes_):
         msg = "a classifier (of a fold) that has not seen all classes cannot be exported: use fewer folds, or more rows"
         raise ValueError(msg)
     logits = fitted._score_method(estimator) == "decision_function"
-    if logits != bool(map_._input_settings()["logits"]):
+    if logits and len(fitted.classes_) > 2 and is_pairwise(estimator):
+        msg = (
+            "a classifier with a pairwise decision function cannot be exported: "
+            "fit it with decision_function_shape='ovr', which gives the same predictions"
+        )
+        raise ValueError(msg)
+    if logits != map_.takes_logits:
         msg = f"a {type(map_).__name__} that does not take the scores of the classifier as they are cannot be exported"
         raise ValueError(msg)
     model = _converted(estimator, X, logits)

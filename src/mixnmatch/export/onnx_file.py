@@ -80,7 +80,7 @@ def onnx_model(
         from mixnmatch.export.onnx_classifier import appended
 
         model = appended(fitted, graph, classifier, output, vector)
-    logits = json.dumps(bool(fitted._input_settings()["logits"]))
+    logits = json.dumps(fitted.takes_logits)
     describe(model, fitted, fitted.classes_, precision, mixnmatch_logits=logits)
     return model
 

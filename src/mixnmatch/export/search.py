@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,14 @@ class PiecewiseTables:
     def of(cls, fitted: Any) -> PiecewiseTables:
         """The functions of a map."""
         return cls(fitted.knots_, fitted.values_, fitted.slopes_, fitted.left_, fitted.offsets_.astype(np.int64))
+
+    def after(self, which: NDArray[np.bool_]) -> PiecewiseTables:
+        """The same functions for knots just after scores: moved so far that a search finds them to the right of these.
+
+        A search sees knots lower than they are by the rounding of a runtime, so these go up by twice that.
+        """
+        up = np.maximum(self.knots * (1 + 2 * _relative_rounding(self.knots, "double")), np.finfo(np.float32).tiny)
+        return replace(self, knots=np.where(which, up, self.knots))
 
     def at(self, x: Tensor, *, exact: bool) -> Tensor:
         """Values of the functions at the entries of a tensor, n x 1 or n x K for K functions.
@@ -110,6 +118,31 @@ class PiecewiseTables:
 
 
 @dataclass(frozen=True)
+class CurveTables:
+    """Piecewise cubic functions stored end to end: one for all columns of a tensor, or one for each."""
+
+    functions: PiecewiseTables
+    pieces: Array
+
+    @classmethod
+    def of(cls, fitted: Any) -> CurveTables:
+        """The functions of a map."""
+        offsets = fitted.offsets_.astype(np.int64)
+        first = fitted.knots_[offsets[:-1]]  # what the pieces on the left are about
+        return cls(PiecewiseTables(fitted.knots_, fitted.knots_, 0 * fitted.knots_, first, offsets), fitted.pieces_)
+
+    def at(self, x: Tensor) -> Tensor:
+        """Values of the functions at the entries of a tensor; they are continuous, so any search will do."""
+        position, graph = self.functions._search(x, exact=True), x.graph
+        knots = self.functions._with_left(self.functions.knots, self.functions.left)
+        away = x - position.looked_up_in(graph.constant("knots", knots))
+        value = position.looked_up_in(graph.constant("power_3", self.pieces[:, 3]))
+        for power in (2, 1, 0):
+            value = value * away + position.looked_up_in(graph.constant(f"power_{power}", self.pieces[:, power]))
+        return value
+
+
+@dataclass(frozen=True)
 class Cells:
     """Cells of equal width of the 2^roots-th root of numbers in [0, 1]."""
 
@@ -149,5 +182,9 @@ def _searched(knots: Array, precision: str, exact: bool) -> Array:
         # The least number of the type that is not below the knot gives the same answers to numbers of the type.
         rounded = knots.astype(np.float32)
         return np.where(rounded < knots, np.nextafter(rounded, np.float32(np.inf)), rounded).astype(np.float64)
-    exponent = 4 - np.log(np.clip(knots, np.finfo(np.float64).tiny, 1.0))
-    return np.asarray(knots * (1 - ROUNDING[precision] * exponent))
+    return np.asarray(knots * (1 - _relative_rounding(knots, precision)))
+
+
+def _relative_rounding(knots: Array, precision: str) -> Array:
+    """What two ways to compute a probability differ by, relatively."""
+    return np.asarray(ROUNDING[precision] * (4 - np.log(np.clip(knots, np.finfo(np.float64).tiny, 1.0))))

@@ -77,7 +77,7 @@ class CalibrationModule(nn.Module):  # type: ignore[misc]
         super().__init__()
         graph = lowered(fitted, precision=precision)
         self.expression = " ".join(repr(fitted).split())
-        self.logits = bool(fitted._input_settings()["logits"])
+        self.logits = fitted.takes_logits
         self.n_classes = int(fitted.n_classes_)
         self._real = _TYPES[precision]
         self._steps = tuple(graph.steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import warnings
@@ -14,10 +15,15 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from mixnmatch.io.files import FileError, ScoreTable, check_input, listed
+from mixnmatch.io.files import FileError, ScoreTable, check_input, is_text, listed
+from mixnmatch.io.formats import Arrays, Format, Request
 
 # Deflate cannot shrink anything by more than this; a member that claims more is lying about its size.
 MOST_COMPRESSION = 1032
+# Bytes of a header: NumPy itself trusts no more than ten thousand.
+MOST_HEADER = 1 << 16
+# Text labels are padded to the longest of them in an array; above so many bytes positions are written instead.
+MOST_TEXT = 1 << 26
 _SAVE_HINT = "save it with numpy.savez(file, logits=..., labels=...), or probs=... for probabilities"
 
 
@@ -29,21 +35,22 @@ def read_npy(path: Path) -> NDArray[Any]:
     try:
         values: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError) as error:
-        raise FileError(path, f"is not a valid .npy file ({_first_line(error)})") from None
+        raise FileError(path, "is not a valid .npy file ({why})", why=_first_line(error)) from None
     return values
 
 
-def read_npz(path: Path, *, logits: bool | None, weights: str | None, need_labels: bool) -> ScoreTable:
+def read_npz(path: Path, request: Request) -> ScoreTable:
     """Read scores (``logits`` or ``probs``), ``labels`` and, if there are any, ``weights`` and ``classes``."""
     check_input(path)
+    weights = request.weights
     try:
         with zipfile.ZipFile(path) as archive:
             members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
-            key = _scores_key(path, members, logits)
-            if need_labels and "labels" not in members:
-                raise FileError(path, f"has no array 'labels'; it holds {listed(sorted(members))}")
-            if weights is not None and weights not in members:
-                raise FileError(path, f"has no array {weights!r}; it holds {listed(sorted(members))}")
+            key = _scores_key(path, members, request.logits)
+            for name in (["labels"] if request.need_labels else []) + ([] if weights is None else [weights]):
+                if name not in members:
+                    why = "has no array {name!r}; it holds {names}"
+                    raise FileError(path, why, name=name, names=listed(sorted(members)))
             wanted = {"scores": key, "labels": "labels", "weights": weights or "weights", "classes": "classes"}
             arrays = {
                 role: _read_member(path, archive, name, members[name])
@@ -55,7 +62,7 @@ def read_npz(path: Path, *, logits: bool | None, weights: str | None, need_label
     except (zlib.error, EOFError, OSError):  # also of places in the file that do not exist
         raise FileError(path, "is damaged: it cannot be decompressed") from None
     except (NotImplementedError, RuntimeError) as error:  # an unknown compression, or encrypted
-        raise FileError(path, f"cannot be unpacked ({_first_line(error)})") from None
+        raise FileError(path, "cannot be unpacked ({why})", why=_first_line(error)) from None
     return ScoreTable(
         path,
         arrays["scores"],
@@ -88,28 +95,35 @@ def _scores_key(path: Path, members: dict[str, str], logits: bool | None) -> str
     found = [name for name in ("logits", "probs") if name in members]
     if not found:
         holds = f"it holds {listed(sorted(members))}" if members else "it holds no arrays"
-        raise FileError(path, f"has no array 'logits' or 'probs'; {holds}; {_SAVE_HINT}")
+        raise FileError(path, "has no array 'logits' or 'probs'; {holds}; " + _SAVE_HINT, holds=holds)
     if logits is None:
         if len(found) == 2:
-            raise FileError(path, "holds both 'logits' and 'probs'; choose with --logits or --probs")
+            raise FileError(path, "holds both 'logits' and 'probs'; choose with {logits} or {probs}")
         return found[0]
     asked = "logits" if logits else "probs"
     if asked not in found:
-        raise FileError(path, f"has no array {asked!r}, only {found[0]!r}; the name says what the scores are")
+        why = "has no array {asked!r}, only {found!r}; the name says what the scores are"
+        raise FileError(path, why, asked=asked, found=found[0])
     return asked
 
 
 def _read_member(path: Path, archive: zipfile.ZipFile, name: str, member: str) -> NDArray[Any]:
     info = archive.getinfo(member)
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        how = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "lzma"}.get(info.compress_type, "another method")
+        raise FileError(
+            path, "array {name!r} is compressed with {how}; only what numpy.savez writes is read", name=name, how=how
+        )
     if info.file_size > info.compress_size * MOST_COMPRESSION + 1024:
-        raise FileError(path, f"array {name!r} claims a size that its {info.compress_size} bytes cannot hold")
+        why = "array {name!r} claims a size that its {size} bytes cannot hold"
+        raise FileError(path, why, name=name, size=info.compress_size)
     with archive.open(member) as file:
         _check_header(path, name, file, info.file_size)
     with archive.open(member) as file:
         try:
             return np.asarray(npy_format.read_array(file, allow_pickle=False))
         except ValueError as error:
-            raise FileError(path, f"array {name!r} cannot be read ({_first_line(error)})") from None
+            raise FileError(path, "array {name!r} cannot be read ({why})", name=name, why=_first_line(error)) from None
 
 
 def _check_header(path: Path, name: str, file: IO[bytes], size: int) -> None:
@@ -118,22 +132,37 @@ def _check_header(path: Path, name: str, file: IO[bytes], size: int) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            version = npy_format.read_magic(file)
+            start = _start_of(file)
+            used = len(start)
+            head = io.BytesIO(start)
+            version = npy_format.read_magic(head)
             read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-            shape, _, dtype = read(file)
+            shape, _, dtype = read(head)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError):
         raise
     except Exception:  # a header is a Python literal: a damaged one can fail in any way that parsing can
-        raise FileError(path, f"{what}is not in .npy format, or its header is damaged") from None
+        raise FileError(path, "{what}is not in .npy format, or its header is damaged", what=what) from None
     if dtype.hasobject:
-        why = f"{what}holds Python objects (pickles), which are not read; save plain numbers or strings"
-        raise FileError(path, why)
+        why = "{what}holds Python objects (pickles), which are not read; save plain numbers or strings"
+        raise FileError(path, why, what=what)
     if dtype.fields is not None or dtype.subdtype is not None:
-        raise FileError(path, f"{what}holds records, not plain numbers or strings")
-    needed, given = math.prod(shape) * dtype.itemsize, size - file.tell()
+        raise FileError(path, "{what}holds records, not plain numbers or strings", what=what)
+    needed, given = math.prod(shape) * dtype.itemsize, size - used
     if needed > given:
-        why = f"{what}was cut short: shape {_shape(shape)} needs {needed} bytes, there are {given}"
-        raise FileError(path, why)
+        why = "{what}was cut short: shape {shape} needs {needed} bytes, there are {given}"
+        raise FileError(path, why, what=what, shape=_shape(shape), needed=needed, given=given)
+
+
+def _start_of(file: IO[bytes]) -> bytes:
+    """Magic bytes and header of an array: no more is read, or inflated, before these are found sound."""
+    start = file.read(8)
+    width = 2 if start[6:7] == b"\x01" else 4
+    length = file.read(width)
+    size = int.from_bytes(length, "little")
+    if len(length) < width or size > MOST_HEADER:
+        msg = "no header"
+        raise ValueError(msg)
+    return start + length + file.read(size)
 
 
 def _shape(shape: tuple[int, ...]) -> str:
@@ -147,3 +176,62 @@ def _starts_like_zip(path: str | os.PathLike[str]) -> bool:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _read_npy_table(path: Path, request: Request) -> ScoreTable:
+    scores = read_npy(path)
+    if request.labels is None and request.need_labels:
+        raise FileError(path, "holds scores only; name the .npy file with the labels: {labels}")
+    return ScoreTable(
+        path,
+        scores,
+        bool(request.logits),
+        labels=None if request.labels is None else _vector(Path(request.labels), scores),
+        weights=None if request.weights is None else _vector(Path(request.weights), scores),
+    )
+
+
+def _vector(path: Path, scores: NDArray[Any]) -> NDArray[Any]:
+    if path.suffix.lower() != ".npy":
+        check_input(path)
+        raise FileError(path, "should be a .npy file, like the scores")
+    values = np.array(read_npy(path))
+    n_rows = len(np.atleast_1d(scores))
+    if values.ndim == 0 or len(values) != n_rows:
+        why = "has shape {shape}, but there are {n_rows} rows of scores"
+        raise FileError(path, why, shape=values.shape, n_rows=n_rows)
+    return values
+
+
+def _write_npz(file: IO[bytes], arrays: Arrays, path: Path) -> None:
+    np.savez(file, **{name: _plain(array, arrays.get("classes")) for name, array in arrays.items()})  # type: ignore[arg-type]
+
+
+def _plain(array: NDArray[Any], classes: NDArray[Any] | None) -> NDArray[Any]:
+    """An array without Python objects: text of one width, or positions of classes where that would be large."""
+    if not is_text(array) or array.dtype.kind != "O":
+        return array
+    texts = array.tolist()
+    known = {name: index for index, name in enumerate([] if classes is None else classes.tolist())}
+    if 4 * len(texts) * max(map(len, texts), default=0) > MOST_TEXT and known.keys() >= set(texts):
+        return np.array([known[text] for text in texts])
+    return np.array(texts, dtype=str)
+
+
+def _write_npy(file: IO[bytes], arrays: Arrays, path: Path) -> None:
+    np.save(file, next(iter(arrays.values())), allow_pickle=False)
+
+
+NPZ = Format(
+    endings=(".npz",),
+    summary="arrays `logits` or `probs`, `labels`; optionally `weights`, `classes`",
+    read=read_npz,
+    write=_write_npz,
+)
+NPY = Format(
+    endings=(".npy",),
+    summary="scores, with labels in another .npy file",
+    read=_read_npy_table,
+    write=_write_npy,
+    separate_labels=True,
+)

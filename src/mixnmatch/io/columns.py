@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch.io.files import FileError, listed
+from mixnmatch._engine.class_names import ROW_NUMBERS, class_names, shared_start
+from mixnmatch.io.files import FileError, is_text, listed, shared_text
 
 LABEL_COLUMNS = ("label", "labels")
 WEIGHT_COLUMNS = ("weight", "weights")
-# Columns of these names number the rows; taking one for a class would be wrong without a sign of it.
-ROW_NUMBERS = ("", "id", "idx", "index", "row", "row_id", "sample_id", "unnamed: 0")
+# What columns are called that `apply` adds.
+CALIBRATED = "calibrated_"
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class Columns:
         """Every column that is read."""
         return self.scores + tuple(name for name in (self.label, self.weights) if name is not None)
 
+    def scores_alone(self) -> Columns:
+        """The columns of scores, without labels and weights."""
+        return Columns(self.scores, None, None)
+
 
 def choose_columns(
     path: Path,
@@ -42,29 +47,44 @@ def choose_columns(
     weights: str | None = None,
     patterns: Sequence[str] = (),
     need_labels: bool = True,
+    find: Callable[[Sequence[str]], Sequence[str]] | None = None,
 ) -> Columns:
     """Decide by their names what columns are for.
 
     The label is in the column that ``label`` names, or else in the one called "label" or "labels"; likewise the
-    weights. Scores are the columns that match one of the ``patterns``, or else all others.
+    weights. Scores are the columns that match one of the ``patterns``, or else those that ``find`` finds among all
+    names, or else all others. Where ``find`` is given, but finds nothing, other columns may be about something else:
+    then row numbers and calibrated probabilities are passed over.
     """
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise FileError(path, f"has more than one column called {listed(twice)}")
-    label = _find(path, names, label, LABEL_COLUMNS, "--label-column", required=need_labels)
-    weights = _find(path, names, weights, WEIGHT_COLUMNS, "--weights", required=False)
+        raise FileError(path, "has more than one column called {names}", names=listed(twice))
+    label = _find(path, names, label, LABEL_COLUMNS, "{label_column}", required=need_labels)
+    weights = _find(path, names, weights, WEIGHT_COLUMNS, "{weights}", required=False)
     rest = [name for name in names if name not in (label, weights)]
     if patterns:
         for pattern in patterns:
             if not any(fnmatchcase(name, pattern) for name in rest):
-                raise FileError(path, f"no column matches {pattern!r}; it has {listed(names)}")
+                raise FileError(
+                    path, "no column matches {pattern!r}; it has {names}", pattern=pattern, names=listed(names)
+                )
         return Columns(tuple(n for n in rest if any(fnmatchcase(n, p) for p in patterns)), label, weights)
+    if find is not None:
+        found = tuple(find(rest))
+        if found:
+            return Columns(found, label, weights)
+        rest = [n for n in rest if n.strip().lower() not in ROW_NUMBERS and not n.startswith(CALIBRATED)]
     for name in rest:
         if name.strip().lower() in ROW_NUMBERS and len(rest) > 1:
             called = f"column {name!r} looks" if name.strip() else "a column without a name looks"
-            raise FileError(path, f"{called} like a row number, not a class; remove it, or name the scores: --columns")
+            why = "{called} like a row number, not a class; remove it, or name the scores: {columns}"
+            raise FileError(path, why, called=called)
     if not rest:
-        raise FileError(path, f"has no columns of scores, only {listed(names)}")
+        raise FileError(path, "has no columns of scores, only {names}", names=listed(names))
+    calibrated = [name for name in rest if name.startswith(CALIBRATED)]
+    if calibrated and len(calibrated) < len(rest):
+        why = "has columns of calibrated probabilities ({names}) beside others; choose the scores: {columns}"
+        raise FileError(path, why, names=listed(calibrated))
     return Columns(tuple(rest), label, weights)
 
 
@@ -73,39 +93,15 @@ def _find(
 ) -> str | None:
     if asked is not None:
         if asked not in names:
-            raise FileError(path, f"has no column {asked!r}; it has {listed(names)}")
+            raise FileError(path, "has no column {asked!r}; it has {names}", asked=asked, names=listed(names))
         return asked
     found = [name for name in usual if name in names]
     if len(found) > 1:
-        raise FileError(path, f"has columns {listed(found)}; choose with {option}")
+        raise FileError(path, f"has columns {{names}}; choose with {option}", names=listed(found))
     if not found and required:
-        raise FileError(
-            path, f"has no column {usual[0]!r}; name the one with the labels: {option}; it has {listed(names)}"
-        )
+        why = f"has no column {{usual!r}}; name the one with the labels: {option}; it has {{names}}"
+        raise FileError(path, why, usual=usual[0], names=listed(names))
     return found[0] if found else None
-
-
-def class_names(columns: Sequence[str]) -> NDArray[Any] | None:
-    """Names of the classes from the names of the score columns, or ``None`` for a single column.
-
-    The start that all names share is left off as long as what remains are whole numbers or the start ends in "_",
-    "-", "." or a space: ``prob_cat, prob_dog`` stand for cat and dog, ``p0, p1, p2`` for 0, 1 and 2.
-    """
-    if len(columns) < 2:
-        return None
-    start = _shared_start(columns).rstrip("0123456789")
-    rest = [name[len(start) :] for name in columns]
-    if all(_is_whole(name) for name in rest):
-        return as_names(rest)
-    cut = max(start.rfind(mark) for mark in "_-. ") + 1
-    names = [name[cut:] for name in columns]
-    return np.array(names) if all(names) else np.array(columns)
-
-
-def _shared_start(names: Sequence[str]) -> str:
-    first, last = min(names), max(names)  # all others are between them, and share what these two share
-    same = next((index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    return first[:same]
 
 
 def resolve_labels(
@@ -119,20 +115,28 @@ def resolve_labels(
     names = class_names(columns) if classes is None else classes
     if labels is None or labels.ndim != 1 or len(labels) == 0:
         return labels, names
-    text = labels.dtype.kind in "US"
+    text = is_text(labels)
     if names is None:
         return labels, _two_classes(path, labels, columns[0]) if columns and text else None
     if not text and names.dtype.kind in "US":
         return _at_positions(path, labels, names), names
-    if text and names.dtype.kind not in "US":
-        raise FileError(
-            path, f"labels are text such as {labels[0].item()!r}, but the classes are {listed(names.tolist())}"
-        )
     if text and classes is None and columns:
-        found = set(np.unique(labels).tolist())
-        if not found <= set(names.tolist()) and found <= set(columns):
-            names = np.array(columns)  # the labels carry the shared start as well
+        found = set(labels.tolist())
+        if not found <= set(names.tolist()):
+            names = _names_with_start(columns, found, names)
+    if text and names.dtype.kind not in "US":
+        why = "labels are text such as {label!r:.80}, but the classes are {names}"
+        raise FileError(path, why, label=labels.tolist()[0], names=listed(names.tolist()))
     return labels, names
+
+
+def _names_with_start(columns: Sequence[str], labels: set[str], names: NDArray[Any]) -> NDArray[Any]:
+    """Names of classes where labels have more of the columns' shared start, such as class_0; otherwise ``names``."""
+    for cut in range(len(shared_start(columns)) + 1):
+        longer = [name[cut:] for name in columns]
+        if labels <= set(longer):
+            return np.array(longer)
+    return names
 
 
 def _at_positions(path: Path, labels: NDArray[Any], names: NDArray[Any]) -> NDArray[Any]:
@@ -141,29 +145,27 @@ def _at_positions(path: Path, labels: NDArray[Any], names: NDArray[Any]) -> NDAr
     outside = (labels < 0) | (labels >= len(names))
     if outside.any():
         row = int(np.flatnonzero(outside)[0])
-        why = f"label {labels[row]} in row {row} is not the position of a column (0 to {len(names) - 1})"
-        raise FileError(path, why)
-    return np.asarray(names[labels.astype(np.intp)])
+        why = "label {label} in row {row} is not the position of a column (0 to {last})"
+        raise FileError(path, why, label=labels[row], row=row, last=len(names) - 1)
+    return shared_text(names.tolist(), labels.astype(np.intp))
 
 
 def _two_classes(path: Path, labels: NDArray[Any], column: str) -> NDArray[Any]:
     """Names of the two classes of a problem whose positive class has the one score column."""
-    found = [str(name) for name in np.unique(labels)]
+    found = sorted(str(name) for name in set(labels.tolist()))
     if len(found) != 2 or column not in found:
-        why = f"column {column!r} should be called like the positive class, but the labels are {listed(found)}"
-        raise FileError(path, f"{why}; rename it, or pass --classes NEGATIVE,POSITIVE")
+        why = "column {column!r} should be called like the positive class, but the labels are {names}; rename it, or "
+        raise FileError(path, why + "name both, the negative one first: {classes}", column=column, names=listed(found))
     other = found[0] if found[1] == column else found[1]
     return np.array([other, column])
 
 
-def as_names(texts: Sequence[str]) -> NDArray[Any]:
-    """Names of classes or labels: numbers if all of them are whole numbers, otherwise text."""
-    if all(_is_whole(text.removesuffix(".0")) for text in texts):
-        return np.array([int(text.removesuffix(".0")) for text in texts])
-    return np.array(texts)
-
-
-def _is_whole(text: str) -> bool:
-    """Whether a text is a number as Python writes it: 7 is, 07 is a name."""
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdecimal() and (text == "0" or not digits.startswith("0")) and len(digits) < 19
+def columns_of_classes(names: Sequence[str], classes: Sequence[str]) -> tuple[str, ...]:
+    """Columns that are called like the classes, all with the same start before the name; none if that is not unique."""
+    known = set(names)
+    starts = {name[: len(name) - len(classes[0])] for name in names if name.endswith(classes[0])}
+    found = [
+        tuple(start + each for each in classes) for start in starts if known.issuperset(start + c for c in classes)
+    ]
+    plain = [columns for columns in found if not columns[0].startswith(CALIBRATED)]
+    return plain[0] if len(plain) == 1 else ()

@@ -1,83 +1,29 @@
-"""Calibration maps, one small module each, and the combinators that turn maps into maps."""
+"""Calibration maps, one small module each, and the combinators that turn maps into maps.
 
-from mixnmatch.maps.binning import BayesianBinning, HistogramBinning
-from mixnmatch.maps.combine import OneVsAll, Pooled
-from mixnmatch.maps.composition import Composition
-from mixnmatch.maps.ensemble import Ensemble
-from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
-from mixnmatch.maps.gaussian_process import GaussianProcessCalibration
-from mixnmatch.maps.isotonic import Isotonic
-from mixnmatch.maps.keep_winner import KeepWinner
-from mixnmatch.maps.logistic import BetaScaling, PlattScaling
-from mixnmatch.maps.normalised_isotonic import NormalisedIsotonic
-from mixnmatch.maps.order_preserving import IntraOrderPreserving
-from mixnmatch.maps.prior_shift import PriorShift
-from mixnmatch.maps.scaling import (
-    BiasCorrectedTemperatureScaling,
-    DirichletScaling,
-    MatrixScaling,
-    StructuredMatrixScaling,
-    StructuredVectorScaling,
-    VectorScaling,
-)
-from mixnmatch.maps.temperature import TemperatureScaling
-from mixnmatch.maps.trivial import Identity, Uniform
-from mixnmatch.selection.auto import Auto
+Classes are imported when they are first used.
+"""
 
-# Maps that a file may name. A name in this list stays loadable for ever.
-SAVABLE = (
-    Auto,
-    BayesianBinning,
-    BetaScaling,
-    BiasCorrectedTemperatureScaling,
-    Composition,
-    DirichletScaling,
-    Ensemble,
-    EnsembleTemperatureScaling,
-    GaussianProcessCalibration,
-    HistogramBinning,
-    Identity,
-    IntraOrderPreserving,
-    Isotonic,
-    KeepWinner,
-    MatrixScaling,
-    NormalisedIsotonic,
-    OneVsAll,
-    PlattScaling,
-    Pooled,
-    PriorShift,
-    StructuredMatrixScaling,
-    StructuredVectorScaling,
-    TemperatureScaling,
-    Uniform,
-    VectorScaling,
-)
+from typing import Any
 
+from mixnmatch.maps.registry import CLASSES, calibrator, calibrators, default_method, map_class, register_map
+
+_LAYER_ABOVE = "mixnmatch.selection"
 __all__ = [
-    "SAVABLE",
-    "Auto",
-    "BayesianBinning",
-    "BetaScaling",
-    "BiasCorrectedTemperatureScaling",
-    "Composition",
-    "DirichletScaling",
-    "Ensemble",
-    "EnsembleTemperatureScaling",
-    "GaussianProcessCalibration",
-    "HistogramBinning",
-    "Identity",
-    "IntraOrderPreserving",
-    "Isotonic",
-    "KeepWinner",
-    "MatrixScaling",
-    "NormalisedIsotonic",
-    "OneVsAll",
-    "PlattScaling",
-    "Pooled",
-    "PriorShift",
-    "StructuredMatrixScaling",
-    "StructuredVectorScaling",
-    "TemperatureScaling",
-    "Uniform",
-    "VectorScaling",
+    *(name for name, home in CLASSES.items() if not home.startswith(_LAYER_ABOVE)),
+    "calibrator",
+    "calibrators",
+    "default_method",
+    "register_map",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    kind = map_class(name) if name in __all__ else None
+    if kind is None:
+        msg = f"module 'mixnmatch.maps' has no attribute {name!r}"
+        raise AttributeError(msg)
+    return kind
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,19 +20,19 @@ from mixnmatch.maps._linear_passes import (
     product_statistic,
     unpack,
 )
+from mixnmatch.maps._solve import CERTIFIED, LEAST_MEAN, TOLERANCE, Point, Solution, certify, newton
 
 Array = NDArray[np.float64]
 Linear = Callable[[Array], Array]
 # Up to so many parameters the whole curvature is cheaper than the products with it that a step takes.
 EXACT_TO = 30
-# The last step is one that promises to lower the mean loss by less than this part of it. What is left after it is
-# another hundredth or less; chance moves the mean loss of n rows by about 1 / n for every parameter.
-TOLERANCE = 1e-9
 # Enough to tell the better one of two strengths.
 ROUGH = 1e-4
 # What rounding may add to the mean loss, as a part of it: in float64 and in float32.
 ROUNDING = (1e-12, 1e-7)
-MOST_STEPS, MOST_PRODUCTS = 100, 200
+MOST_PRODUCTS = 200
+# The most descents of the squared error, each with parameters scaled anew.
+RESTARTS = 5
 # The preconditioner is made anew once the loss has fallen to this part of what it was.
 STALE = 0.8
 # Off-diagonal entries that are held back so many times as strongly as the diagonal have little to do with it.
@@ -59,26 +59,33 @@ def ridge_vector(penalty: Penalty, problem: Problem, n_classes: int) -> Array:
 
 
 def solve(
-    rows: Prepared, problem: Problem, penalty: Penalty, start: Array | None = None, *, tolerance: float = TOLERANCE
+    rows: Prepared,
+    problem: Problem,
+    penalty: Penalty,
+    start: Array | None = None,
+    *,
+    tolerance: float = TOLERANCE,
+    who: str | None = None,
 ) -> tuple[Array, float]:
-    """Minimise mean loss + sum ridge theta^2 / 2; returns the parameters and the mean loss without the ridge."""
+    """Minimise mean loss + sum ridge theta^2 / 2; returns the parameters and the mean loss without the ridge.
+
+    ``who`` is the map that is fitted, for a warning if it does not reach the optimum; none if it is not given.
+    """
     classes = rows.source.n_classes
     theta = np.zeros(problem.n_parameters(classes)) if start is None else start
     objective = Objective(rows, problem, penalty)
     minimise = _newton if problem.loss == "nll" else _quasi_newton
     found = minimise(objective, theta, tolerance)
-    return found.theta, found.loss
+    if who is not None:
+        certify(who, found.residual, allowed=max(CERTIFIED, 10 * ROUNDING[problem.single]))
+    return found.point.theta, found.point.loss
 
 
 @dataclass(frozen=True)
-class Point:
-    """Some parameters: penalised mean loss, its gradient and, where it was asked for, its curvature; the loss alone."""
+class LossPoint(Point):
+    """Penalised mean loss, its gradient and, where it was asked for, its curvature; and the mean loss alone."""
 
-    theta: Array
-    value: float
-    gradient: Array
-    loss: float
-    curvature: Array | None = None
+    loss: float = np.nan
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,7 @@ class Objective:
         """Weight of all rows."""
         return self.rows.source.total_weight()
 
-    def at(self, theta: Array, *, curvature: bool = False) -> Point:
+    def at(self, theta: Array, *, curvature: bool = False) -> LossPoint:
         """One pass over the rows."""
         if curvature:
             found, hessian = self.rows.total(newton_statistic, self.problem, theta)
@@ -108,7 +115,7 @@ class Objective:
             found, bent = self.rows.total(gradient_statistic, self.problem, theta), None
         loss = float(found[0] / self.n)
         value = loss + 0.5 * float(self.ridge @ theta**2)
-        return Point(theta, value, found[1:] / self.n + self.ridge * theta, loss, bent)
+        return LossPoint(theta, value, found[1:] / self.n + self.ridge * theta, bent, loss)
 
     def near(self, theta: Array) -> Prepared:
         """The rows as products with the curvature at some parameters read them."""
@@ -119,34 +126,27 @@ class Objective:
         return rows.total(product_statistic, self.problem, direction) / self.n + self.ridge * direction
 
 
-def _newton(objective: Objective, theta: Array, tolerance: float) -> Point:
+def _newton(objective: Objective, theta: Array, tolerance: float) -> Solution:
     """Damped Newton steps: the loss is convex, and the ridge makes it strictly so."""
     exact = len(theta) <= EXACT_TO
-    products = Products(objective)
-    point = objective.at(theta, curvature=exact)
-    rounding = ROUNDING[objective.problem.single] * abs(point.value)
-    for _ in range(MOST_STEPS):
-        step = _exact_step(point) if exact else products.step(point)
-        promised = -float(point.gradient @ step)
-        last = promised <= max(tolerance * max(abs(point.value), 1e-6), 0.1 * rounding)
-        length = 1.0
-        while True:
-            trial = objective.at(point.theta + length * step, curvature=exact and not last)
-            if trial.value <= point.value - 1e-4 * length * promised + rounding or length < 1e-6:
-                break
-            length /= 3
-        if not trial.value <= point.value + rounding:
-            break
-        point = trial
-        if last:
-            break
-    return point
+    start = objective.at(theta, curvature=exact)
+    part = ROUNDING[objective.problem.single]
+    return newton(
+        partial(objective.at, curvature=exact),
+        start,
+        _exact_step if exact else Products(objective).step,
+        last=objective.at,
+        tolerance=max(tolerance, 0.1 * part),
+        rounding=part * abs(start.value),
+    )
 
 
-def _exact_step(point: Point) -> Array:
-    assert point.curvature is not None
-    jitter = 1e-12 * np.trace(point.curvature) / len(point.theta)
-    return -np.linalg.solve(point.curvature + jitter * np.eye(len(point.theta)), point.gradient)
+def _exact_step(point: LossPoint) -> Array:
+    # In units of the curvature in each parameter: ridges may differ by many orders of magnitude.
+    unit = 1 / np.sqrt(np.diag(point.curvature))
+    scaled = point.curvature * np.outer(unit, unit)
+    scaled[np.diag_indices_from(scaled)] += 1e-14
+    return -unit * np.linalg.solve(scaled, unit * point.gradient)
 
 
 class Products:
@@ -156,7 +156,7 @@ class Products:
         self.objective = objective
         self.made_at = np.inf
 
-    def step(self, point: Point) -> Array:
+    def step(self, point: LossPoint) -> Array:
         """Step from a point."""
         objective = self.objective
         rows = objective.near(point.theta)
@@ -258,8 +258,18 @@ def _kronecker_inverse(objective: Objective, rows: Prepared) -> Linear:
     return inverse_apart
 
 
-def _quasi_newton(objective: Objective, theta: Array, tolerance: float) -> Point:
+def _quasi_newton(objective: Objective, theta: Array, tolerance: float) -> Solution:
     """L-BFGS in parameters that are scaled by the curvature on their own: the squared error is not convex."""
+    rough = tolerance > TOLERANCE
+    for _ in range(1 if rough else RESTARTS):
+        found = _scaled_descent(objective, theta, rough)
+        theta = found.point.theta
+        if found.residual <= CERTIFIED:
+            break
+    return found
+
+
+def _scaled_descent(objective: Objective, theta: Array, rough: bool) -> Solution:
     from scipy.optimize import minimize
 
     problem = objective.problem
@@ -275,10 +285,13 @@ def _quasi_newton(objective: Objective, theta: Array, tolerance: float) -> Point
         point = objective.at(at * scale)
         return point.value, point.gradient * scale
 
-    if tolerance > TOLERANCE:
+    if rough:
         options = {"maxiter": 25, "ftol": 1e-6}
     else:  # rounding in float32 hides smaller falls of the loss than this
         options = {"maxiter": 500, "ftol": 1e-10 if problem.single else 1e-13}
-    options |= {"maxfun": 1000, "maxcor": 20, "gtol": 1e-7}
+    options |= {"maxfun": 1000, "maxcor": 20, "gtol": 1e-7 if rough else 1e-9}
     found = minimize(evaluate, theta / scale, jac=True, method="L-BFGS-B", options=options)
-    return objective.at(found.x * scale)
+    point = objective.at(found.x * scale)
+    # As the curvature at the start sees it, the fall that a step down the gradient still promises.
+    left = float(np.square(point.gradient * scale).sum())
+    return Solution(point, left / max(point.value, LEAST_MEAN))

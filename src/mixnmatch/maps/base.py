@@ -3,52 +3,34 @@
 from __future__ import annotations
 
 import math
-import operator
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from mixnmatch._engine import kernels
+from mixnmatch._engine import door, kernels
 from mixnmatch._engine.along_rows import two_columns, winners
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.dask import is_dask, known_rows, map_chunks, one_class_chunk, reduce_chunks, rows_like
-from mixnmatch._engine.labels import read_labels
+from mixnmatch._engine.dask import is_dask, map_chunks
 from mixnmatch._engine.passes import asked_backend, asked_block_bytes, row_ranges, run_blocks, single_threaded_blas
 from mixnmatch._engine.rows import Rows
-from mixnmatch._engine.scores import Scores, is_number, read_scores, shape_scores
-from mixnmatch._engine.weights import read_weight
+from mixnmatch._engine.scores import Scores, check_n_classes, is_number, read_scores, shape_scores
+from mixnmatch.maps._base_rate import warn_of_base_rate, warn_of_one_class
+from mixnmatch.maps.summary import CalibrationSummary, summarise
 
 if TYPE_CHECKING:
     from mixnmatch.maps.composition import Composition
-    from mixnmatch.maps.summary import CalibrationSummary
 
 
 # Bytes of scores in a block that a map is applied to, by kernels; a map that is one call of a kernel takes larger ones.
 APPLIED_BYTES = {"numpy": 1 << 20, "numba": 1 << 20}
 ONE_KERNEL_BYTES = APPLIED_BYTES | {"numba": 1 << 21}
-
-
-def read_rows(
-    scores: Any,
-    y: Any,
-    sample_weight: Any = None,
-    *,
-    logits: bool = False,
-    classes: Any = None,
-    weights: str = "frequency",
-) -> Rows:
-    """Check scores, labels and weights, and return them as a source of rows."""
-    table = read_scores(scores, logits=logits)
-    labels, names = read_labels(y, table.n_rows, table.n_classes, classes)
-    weight = read_weight(sample_weight, table.n_rows, weights=weights)
-    return Rows.of(table, labels, weight, classes=names)
 
 
 class CalibrationMap(BaseEstimator):  # type: ignore[misc]
@@ -69,8 +51,20 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
     # Attributes that make up a fitted map, in the order in which they are saved.
     _fitted: ClassVar[tuple[str, ...]] = ()
 
+    # Those among them that may be NaN: what was measured at the fit, which predictions do not depend on.
+    _unknown: ClassVar[frozenset[str]] = frozenset({"loss_"})
+
+    # Values of attributes that files of older versions do not have.
+    _fitted_later: ClassVar[dict[str, Any]] = {}
+
     # Rows of a block that the map is applied to, at the least.
     _least_rows: ClassVar[int] = 1
+
+    # Whether the smoothing parameter of a binary map is left to the combinator around it.
+    _smoothed_outside: ClassVar[bool] = False
+
+    # Whether calibrated probabilities are meant to have the class frequencies of the calibration set as their mean.
+    _follows_base_rate: ClassVar[bool] = True
 
     # Bytes of scores in such a block: applying a map writes less beside it than learning does.
     _block_bytes: ClassVar[dict[str, int]] = APPLIED_BYTES
@@ -82,27 +76,42 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
     classes_: NDArray[Any]
     n_classes_: int
     total_weight_: float
+    backend_: str
+    columns_: NDArray[Any]
+    header_: dict[str, Any]
+    metadata_: dict[str, Any]
     # What `fit` keeps of the calibration set; parts of other maps, and maps in older files, have none.
     summary_: CalibrationSummary
 
-    def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, scores: Any, y: Any = None, sample_weight: Any = None, *, positive: Any = None) -> Self:
         """Learn the map from a calibration set.
 
         Parameters
         ----------
-        scores : array of shape (n, L) or (n,)
-            Probabilities, or logits if the map was made with ``logits=True``.
+        scores : array of shape (n, L) or (n,), data frame, or Rows
+            Probabilities, or logits if the map was made with ``logits=True``. The columns of a data frame are matched
+            to the labels by name.
         y : array of shape (n,)
-            Labels: column indices, or names of the columns (see ``classes``).
+            Labels: column indices, or names of the classes (see ``classes``). Rows bring their own.
         sample_weight : array of shape (n,), optional
-            Frequencies: a weight of k equals k repetitions of the row.
-        """
-        from mixnmatch.maps.summary import summarise
+            Frequencies: a weight of k equals k repetitions of the sample.
+        positive : label, optional
+            Which of two classes a vector of scores is about; needed for text labels.
 
-        source = read_rows(scores, y, sample_weight, **self._input_settings())
-        self._fit_source(source)
-        self.summary_ = summarise(self, source)
-        return self
+        Warns
+        -----
+        CalibrationWarning
+            If all labels are of one class, or if the calibrated probabilities miss the class frequencies by more than
+            chance.
+        """
+        if isinstance(scores, Rows):
+            self._check_form(scores)
+        given = door.labelled(door.rows(scores, y, sample_weight, positive=positive, **self._input_settings()))
+        fitted = self._fit_source(given)
+        fitted.summary_ = summarise(fitted, given)
+        if not warn_of_one_class(given) and self._follows_base_rate:
+            warn_of_base_rate(fitted, given)
+        return fitted
 
     def fit_batches(self, batches: Iterable[Any], *, directory: str | PathLike[str] | None = None) -> Self:
         """Learn the map from batches, such as a DataLoader gives, without keeping all scores in memory.
@@ -121,6 +130,50 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
         with spool(batches, directory=directory) as rows:
             return self.fit(rows.scores, rows.labels, rows.weight)
 
+    def _check_form(self, given: Rows) -> None:
+        if given.scores.logits != self.takes_logits:
+            made = "probabilities" if given.scores.logits else "logits"
+            msg = (
+                f"these Rows hold {given.form}, but the map was made for {made}: "
+                f"make it with logits={given.scores.logits}"
+            )
+            raise ValueError(msg)
+
+    @property
+    def takes_logits(self) -> bool:
+        """Whether the scores given to ``fit`` and ``predict_proba`` are logits rather than probabilities."""
+        return bool(self._input_settings()["logits"])
+
+    def for_input(
+        self, *, logits: bool | None = None, classes: Any = None, weights: str | None = None
+    ) -> CalibrationMap:
+        """Return an unfitted copy of the map for other input.
+
+        Parameters
+        ----------
+        logits : bool, optional
+            Whether the scores will be logits.
+        classes : sequence, optional
+            Names of the columns.
+        weights : {"frequency", "importance"}, optional
+            What sample weights mean. As for the other two, None leaves the setting as it is.
+
+        Returns
+        -------
+        CalibrationMap
+            A copy with these settings. A map of your own without such parameters comes back after an ``Identity`` that
+            has them.
+        """
+        asked = {"logits": logits, "classes": classes, "weights": weights}
+        given = {name: value for name, value in asked.items() if value is not None}
+        copy: CalibrationMap = clone(self)
+        if given.keys() <= copy.get_params(deep=False).keys():
+            copy.set_params(**given)
+            return copy
+        from mixnmatch.maps.trivial import Identity
+
+        return Identity(**given) >> copy
+
     def _input_settings(self) -> dict[str, Any]:
         return {
             "logits": bool(getattr(self, "logits", False)),
@@ -136,11 +189,19 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
         attributes["classes_"] = source.classes if source.classes is not None else np.arange(source.n_classes)
         attributes["n_classes_"] = source.n_classes
         attributes["total_weight_"] = source.total_weight()
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)
-        for name, value in attributes.items():
-            setattr(self, name, value)
+        attributes["backend_"] = source.backend
+        if source.columns is not None:
+            attributes["columns_"] = source.columns
+        # One assignment, so that a prediction in another thread sees the old map or the new one, never parts of both.
+        params = {name: value for name, value in vars(self).items() if not name.endswith("_") or name.startswith("_")}
+        self.__dict__ = params | attributes
         return self
+
+    def _snapshot(self) -> Self:
+        """The map as it is now, whatever a fit in another thread makes of this object."""
+        same = object.__new__(type(self))
+        same.__dict__ = self.__dict__
+        return same
 
     def _check_params(self) -> None:
         """Raise an error if a parameter has a value that it cannot have."""
@@ -154,10 +215,21 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, scores: Any) -> NDArray[Any]:
         """Calibrated probabilities, n x L: float32 for float32 scores, float64 otherwise.
 
-        For a Dask array they are a lazy one; its rows are checked when they are computed.
+        The columns of a data frame are matched to the map's classes by name. For a Dask array the result is a lazy
+        one; its rows are checked when they are computed.
         """
         check_is_fitted(self, "n_classes_")
+        return self._snapshot()._predict_proba(scores)
+
+    def _predict_proba(self, scores: Any) -> NDArray[Any]:
         settings = {"logits": self._input_settings()["logits"], "n_classes": self.n_classes_}
+        if isinstance(scores, Rows):
+            self._check_form(scores)
+            check_n_classes(scores.n_classes, self.n_classes_)
+            if not scores.on_dask:
+                return self._apply(scores)
+            scores = scores.scores.values
+        scores = door.scores_like(scores, classes=self.classes_, columns=getattr(self, "columns_", None))
         if is_dask(scores):
             lazy: NDArray[Any] = self._apply_lazily(shape_scores(scores, **settings), settings)
             return lazy
@@ -166,7 +238,7 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
     def _apply_lazily(self, table: Scores, settings: dict[str, Any]) -> Any:
         n_rows = table.values.shape[0]
         size = sys.maxsize if math.isnan(n_rows) else n_rows * table.n_classes
-        backend = kernels.backend_name(kernels.choose(size, asked_backend()))
+        backend = kernels.choose_backend(size, asked_backend())
         return map_chunks(
             _apply_to_chunk, table.values, self, settings, backend, n_columns=table.n_classes, dtype=table.dtype
         )
@@ -195,6 +267,46 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
             lazy: NDArray[Any] = winner.map_blocks(self.classes_.__getitem__, dtype=self.classes_.dtype)
             return lazy
         return np.asarray(self.classes_[winner])
+
+    def inverse(self, p: Any) -> Any:
+        """The raw score at which the calibrated probability of the positive class is p, for maps of two classes.
+
+        Acting where the raw score is at least ``inverse(p)`` is acting where the calibrated probability is at least p.
+        Where the map jumps over p, that is the score at the jump.
+
+        Parameters
+        ----------
+        p : float or array
+            Calibrated probabilities from 0 to 1.
+
+        Returns
+        -------
+        float or array
+            Scores of the positive class as the map takes them: probabilities, or logits for a map that was made with
+            ``logits=True`` (for two columns of logits, the second minus the first). Where even the highest score has
+            a calibrated probability below p it is infinity, where even the lowest has one above p it is -infinity.
+
+        Raises
+        ------
+        ValueError
+            If the map was fitted with more than two classes, or does not increase strictly.
+
+        Notes
+        -----
+        Platt scaling has a closed form; other maps are inverted by bisection down to neighbouring numbers. Maps that
+        do not promise to increase strictly are checked on a grid of 2001 scores first.
+
+        Examples
+        --------
+        >>> from mixnmatch import PlattScaling
+        >>> fitted = PlattScaling().fit([0.1, 0.4, 0.6, 0.9, 0.7, 0.2], [0, 0, 1, 1, 0, 1])
+        >>> score = fitted.inverse(0.6)
+        >>> fitted.predict_proba([score])[0, 1].round(6)
+        np.float64(0.6)
+        """
+        from mixnmatch.maps.inverse import inverse
+
+        return inverse(self, p)
 
     def _proba_into(self, block: Block, out: NDArray[Any]) -> None:
         out[...] = self._proba(block)
@@ -254,11 +366,20 @@ class CalibrationMap(BaseEstimator):  # type: ignore[misc]
         given = {"priors": priors, "sampling": sampling, "unlabelled": unlabelled}
         return adapted(self, **given, sample_weight=sample_weight, calibration=calibration)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted map to one JSON file, atomically; :func:`mixnmatch.load` reads it."""
+    def save(self, path: str | PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> None:
+        """Write the fitted map to one JSON file, atomically; :func:`mixnmatch.load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            File to write.
+        metadata : mapping, optional
+            What else the file should say, such as the hash of a model: plain values, which ``load`` gives back as
+            ``metadata_``.
+        """
         from mixnmatch.persistence import save
 
-        save(self, path)
+        save(self, path, metadata=metadata)
 
     def to_onnx(
         self,
@@ -312,9 +433,7 @@ def _apply_to_chunk(
 ) -> NDArray[Any]:
     if not len(chunk):
         return np.empty((0, fitted.n_classes_), Scores(chunk, False).dtype)
-    source = Rows(read_scores(chunk, first_row=first_row, **settings))
-    source.__dict__["backend"] = backend
-    return fitted._apply(source)
+    return fitted._apply(Rows(read_scores(chunk, first_row=first_row, **settings), backend=backend))
 
 
 class BinaryMap(CalibrationMap):
@@ -373,41 +492,3 @@ def keep_argmax(given: NDArray[Any], out: NDArray[Any]) -> None:
     lost = np.flatnonzero(winner != found)
     if lost.size:
         out[lost, winner[lost]] = np.nextafter(out[lost, found[lost]], out.dtype.type(np.inf))
-
-
-def accuracy_preserved(before: Any, after: Any, *, logits: bool = False) -> bool:
-    """Whether every row of ``after`` has its largest entry where ``before`` has it.
-
-    For tables of n x L only the order of a row's entries matters, so ``before`` may be logits or probabilities. A
-    vector is the positive class of a binary problem; ``logits`` says whether ``before`` is one of logits.
-
-    Examples
-    --------
-    >>> accuracy_preserved([[0.9, 0.1], [0.4, 0.6]], [[0.6, 0.4], [0.2, 0.8]])
-    True
-    >>> accuracy_preserved([[0.9, 0.1]], [[0.4, 0.6]])
-    False
-    """
-    threshold = 0.0 if logits else 0.5
-    if is_dask(before):
-        first = one_class_chunk(known_rows(before))
-        second = one_class_chunk(known_rows(after)) if is_dask(after) else np.asarray(after)
-        if first.shape == second.shape:
-            pair = [first, rows_like(second, first)]
-            same: bool = reduce_chunks(_same_winners, pair, threshold, combine=operator.and_)
-            return same
-    first, second = _winners(before, threshold), _winners(after, 0.5)
-    if first.shape != second.shape:
-        msg = f"there are {len(first)} rows before and {len(second)} after"
-        raise ValueError(msg)
-    return bool((first == second).all())
-
-
-def _same_winners(start: int, chunks: list[NDArray[Any]], threshold: float) -> bool:
-    before, after = chunks
-    return bool((_winners(before, threshold) == _winners(after, 0.5)).all())
-
-
-def _winners(scores: Any, threshold: float) -> NDArray[np.intp]:
-    values = read_scores(scores, logits=True).values  # only the order matters, whatever they are
-    return np.asarray((values > threshold).astype(np.intp) if values.ndim == 1 else values.argmax(axis=1))

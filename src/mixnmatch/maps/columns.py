@@ -56,15 +56,15 @@ def log_odds_parts(block: Block, way: str, floor: float) -> tuple[NDArray[np.flo
     """Log p and log(1 - p) of the entries, neither below the logarithm of ``floor``."""
     logits = block.form == "logits"
     x = block.values if logits else block.log_probabilities()
-    log_p, log_not = block.kernels.log_odds_parts(x, np.log(floor), logits=logits)
+    log_p, log_not = block.kernels.log_odds_parts(x, block.log_floor(floor), logits=logits)
     return take(log_p, way), take(log_not, way)
 
 
 def log_odds(block: Block, way: str, floor: float) -> NDArray[np.float64]:
     """Logarithm of p / (1 - p) of the entries, with both at least ``floor``."""
     if way == "positive" and block.form == "logits":  # with two classes it is the lead of the second one
-        lead = np.subtract(block.values[:, 1:], block.values[:, :1], dtype=np.float64)
-        return np.asarray(np.clip(lead, np.log(floor), -np.log(floor), out=lead))
+        lead, lowest = np.subtract(block.values[:, 1:], block.values[:, :1], dtype=np.float64), block.log_floor(floor)
+        return np.asarray(np.clip(lead, lowest, -lowest, out=lead))
     log_p, log_not = log_odds_parts(block, way, floor)
     return np.subtract(log_p, log_not, out=log_p)
 

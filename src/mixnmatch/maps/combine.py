@@ -46,6 +46,11 @@ class _Shared(CalibrationMap):
         if not isinstance(self.map_, BinaryMap) or not 0 <= self.mixing_ <= 1:
             msg = "a combination without a binary map, or with an impossible share of smoothing"
             raise ValueError(msg)
+        needed = self.n_classes_ if self._way(self.n_classes_) == "each" else 1
+        found = getattr(self.map_, "_n_problems", needed)
+        if found != needed:
+            msg = f"a combination of {needed} problems with a map of {found}"
+            raise ValueError(msg)
 
     def _way(self, n_classes: int) -> str:
         raise NotImplementedError(type(self).__name__)
@@ -139,3 +144,10 @@ class OneVsAll(_Shared):
 
     def _way(self, n_classes: int) -> str:
         return "positive" if n_classes == 2 else "each"
+
+    @property
+    def injective(self) -> bool:  # type: ignore[override]
+        """Whether different samples stay different: fitted with two classes, if the function increases strictly."""
+        if getattr(self, "n_classes_", None) != 2:
+            return False
+        return self.mixing_ < 1 and bool(getattr(self.map_, "strictly_increasing", False))

@@ -12,10 +12,10 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.folds import check_folds
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap
-from mixnmatch.maps.external import calibration_map
+from mixnmatch.maps.external import InputOfPart, calibration_map
 
 
-class Composition(CalibrationMap):
+class Composition(InputOfPart):
     """First one map, then another: ``first >> second``.
 
     The second map is fitted on the outputs of the first for the same calibration set. After a first map with few
@@ -41,6 +41,7 @@ class Composition(CalibrationMap):
     """
 
     _fitted: ClassVar[tuple[str, ...]] = ("first_", "second_")
+    _first_part = "first"
 
     first_: CalibrationMap
     second_: CalibrationMap
@@ -69,14 +70,17 @@ class Composition(CalibrationMap):
     @property
     def injective(self) -> bool:  # type: ignore[override]
         """Whether both maps are injective."""
-        return all(getattr(part, "injective", False) for part in (self.first, self.second))
-
-    def _input_settings(self) -> dict[str, Any]:
-        return calibration_map(self.first)._input_settings()
+        parts = (getattr(self, "first_", self.first), getattr(self, "second_", self.second))
+        return all(getattr(part, "injective", False) for part in parts)
 
     def _check_params(self) -> None:
         if self.cv is not None:
             check_folds(self.cv)
+
+    def _check_fitted(self) -> None:
+        if not self.first_.n_classes_ == self.second_.n_classes_ == self.n_classes_:
+            msg = "the maps of a composition have different numbers of classes"
+            raise ValueError(msg)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         first = calibration_map(clone(self.first, safe=False))._fit_source(source)

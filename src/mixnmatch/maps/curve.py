@@ -13,12 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from mixnmatch._engine.block import Block
 from mixnmatch.maps.base import BinaryMap
 from mixnmatch.maps.combine import OneVsAll, Pooled
-from mixnmatch.maps.ensemble import Ensemble
-from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.maps.shared_function import SharedFunction
-from mixnmatch.maps.temperature import log_softmax
-from mixnmatch.selection.auto import Auto
 
 __all__ = ["MapCurve", "MapLine", "map_curve"]
 
@@ -175,7 +171,7 @@ def _entry(fitted: Any, z: Array, n_classes: int, column: int) -> Array:
     rows = _cut(z, n_classes, column)
     if isinstance(fitted, OneVsAll) and n_classes > 2:
         return np.asarray(fitted.map_._transform_columns(_block(rows), "each")[:, column])
-    logits = calibration_map(fitted)._input_settings()["logits"]
+    logits = calibration_map(fitted).takes_logits
     return np.asarray(fitted.predict_proba(np.log(rows) if logits else rows)[:, column], dtype=np.float64)
 
 
@@ -200,20 +196,5 @@ def _shared(fitted: SharedFunction | Pooled, z: Array) -> Array:
 
 def _members(fitted: Any, rows: Array, column: int) -> Iterator[MapLine]:
     """Members of an ensemble on the cut, with their weights."""
-    if isinstance(fitted, EnsembleTemperatureScaling):
-        tempered = np.exp(log_softmax(fitted.beta_ * _block(rows).log_scores(fitted.log_floor_)))
-        parts = [tempered, rows, np.full(rows.shape, 1.0 / rows.shape[1])]
-        names = [f"temperature {fitted.temperature_:.3g}", "identity", "uniform"]
-    elif isinstance(fitted, Ensemble):
-        parts = list(np.exp(fitted._member_log_proba(_block(rows))))
-        alone = fitted.free == 1 and isinstance(fitted.family, str)
-        free = [f"{fitted.family} scaling"] if alone else [f"member {j + 1}" for j in range(fitted.free)]
-        names = free + (["identity", "uniform"] if fitted.fixed else [])
-    elif isinstance(fitted, Auto):
-        parts = [np.exp(member._log_proba(_block(rows))) for member in fitted.members_]
-        used = [name for name, w in zip(fitted.candidates_, fitted.candidate_weights_, strict=True) if w > 0]
-        names = used if len(used) == len(parts) else [type(member).__name__ for member in fitted.members_]
-    else:
-        return
-    for name, part, weight in zip(names, parts, fitted.member_weights_, strict=True):
-        yield MapLine(name, np.asarray(part[:, column]), float(weight))
+    for name, p, weight in fitted._members_of(_block(rows)) if hasattr(fitted, "_members_of") else ():
+        yield MapLine(name, np.asarray(p[:, column]), float(weight))

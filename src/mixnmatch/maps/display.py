@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from mixnmatch._drawing import COLOURS, GREY, LINES, new_axes, without_frame
 from mixnmatch.maps.curve import MapCurve, map_curve
@@ -18,7 +19,7 @@ FAINT = 0.005
 class MapDisplay:
     """A drawing of what a map does to a confidence.
 
-    Usually made by :meth:`from_map`, which draws it at once.
+    Usually made by :meth:`from_map` or :meth:`from_estimator`, which draw it at once.
 
     Parameters
     ----------
@@ -48,6 +49,31 @@ class MapDisplay:
             Of :func:`map_curve`: ``classes`` and ``n_points``.
         """
         return cls(map_curve(fitted, **options)).plot(ax)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, fold: int = 0, ax: Any = None, **options: Any) -> MapDisplay:
+        """Draw the map that a fitted :class:`CalibratedClassifier` applies to the scores of its classifier.
+
+        Parameters
+        ----------
+        estimator : fitted CalibratedClassifier
+            It has one map, or with ``ensemble=True`` one for each fold.
+        fold : int
+            Which of these.
+        ax : matplotlib axes, optional
+            Where to draw; by default on a new figure.
+        **options
+            Of :func:`map_curve`: ``classes`` and ``n_points``.
+        """
+        check_is_fitted(estimator)
+        pairs = getattr(estimator, "pairs_", None)
+        if pairs is None:
+            msg = f"a CalibratedClassifier is needed, whose map can be drawn, got {estimator!r:.200}"
+            raise TypeError(msg)
+        if not 0 <= fold < len(pairs):
+            msg = f"fold must be from 0 to {len(pairs) - 1}, got {fold!r}"
+            raise ValueError(msg)
+        return cls.from_map(pairs[fold][1], ax=ax, **options)
 
     def plot(self, ax: Any = None) -> MapDisplay:
         """Draw on ``ax``, or on a new figure.

@@ -16,12 +16,19 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import Shared, asked_backend
 from mixnmatch._engine.prepared import Prepared
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import SMALLEST_PROBABILITY
+from mixnmatch.maps._solve import LEAST_MEAN, certify
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.columns import Columns, log_odds_parts
-from mixnmatch.maps.logistic import SMALLEST_SLOPE, BetaScaling, LogisticMap, PlattScaling
+from mixnmatch.maps.fitted import check_range, check_shape, check_simplex, require
+from mixnmatch.maps.logistic import BetaScaling, LogisticMap, PlattScaling
 from mixnmatch.maps.temperature import LOOK, check_loss, fit_beta, keep_informative, log_softmax
 
 Array = NDArray[np.float64]
+# Slopes stay above this, so that members increase strictly.
+SMALLEST_SLOPE = 1e-6
+# The steepest single member that an ensemble starts from.
+STEEPEST_SLOPE = 1e4
 # Sums of g below this are taken in logarithms.
 TINY = 1e-250
 # Rows on which the first start is sought: it only has to be in the right valley.
@@ -30,6 +37,10 @@ START = 256
 LOOSE = 1e-8
 # Passes over all rows that a fit makes, about.
 PASSES = 10
+# A fit is at a stationary point when no parameter changes the loss faster than this part of it. The loss is smooth:
+# what could still be gained is about the square.
+STATIONARY = 1e-4
+RESTARTS = 5
 # Mean loss and its gradient at packed parameters.
 Mean = Callable[[Array], tuple[float, Array]]
 
@@ -79,7 +90,7 @@ class TemperatureFamily:
 
     def single(self, source: Rows, floor: float, loss: str) -> Array:
         """Temperature scaling alone."""
-        return np.array([fit_beta(source, loss, floor)[0]])
+        return np.array([fit_beta(source, loss, floor).beta])
 
 
 @dataclass(frozen=True)
@@ -134,7 +145,8 @@ class LogisticFamily:
         """The pooled binary map."""
         binary: LogisticMap = BetaScaling(loss=loss) if self.beta else PlattScaling(loss=loss)
         found: Array = binary._fit_columns(Columns(source, "pooled"))["coef_"][0]
-        return found
+        # Scores that are all but tied say nothing that a mixture could be built on.
+        return found if found[:-1].max() <= STEEPEST_SLOPE else np.array(self.identity)
 
 
 # Members beyond this are no ensemble that data could tell apart.
@@ -191,11 +203,11 @@ class Ensemble(CalibrationMap):
 
     accuracy_preserving = True
     injective = True
-    _fitted: ClassVar[tuple[str, ...]] = ("theta_", "member_weights_", "log_floor_", "loss_")
+    _fitted: ClassVar[tuple[str, ...]] = ("theta_", "member_weights_", "probability_floor_", "loss_")
 
     theta_: Array
     member_weights_: Array
-    log_floor_: float
+    probability_floor_: float
     loss_: float
 
     def __init__(
@@ -230,8 +242,24 @@ class Ensemble(CalibrationMap):
     def _family(self) -> Family:
         return FAMILIES[self.family] if isinstance(self.family, str) else self.family
 
+    def _members_of(self, block: Block) -> list[tuple[str, Array, float]]:
+        """Name, probabilities and weight of each member."""
+        alone = self.free == 1 and isinstance(self.family, str)
+        free = [f"{self.family} scaling"] if alone else [f"member {j + 1}" for j in range(self.free)]
+        names = free + (["identity", "uniform"] if self.fixed else [])
+        parts = np.exp(self._member_log_proba(block))
+        return list(zip(names, parts, self.member_weights_.tolist(), strict=True))
+
+    def _check_fitted(self) -> None:
+        lower = np.array(self._family().lower)
+        check_shape(self, "theta_", self.free, len(lower))
+        check_range(self, "theta_")
+        require((self.theta_ >= lower).all(), self, "theta_", "is below what its family allows")
+        check_simplex(self, "member_weights_", self.free + (2 if self.fixed else 0))
+        check_range(self, "probability_floor_", 0.0, 1.0)
+
     def _fit(self, source: Rows) -> dict[str, Any]:
-        family, floor = self._family(), source.log_floor()
+        family, floor = self._family(), max(source.probability_floor(), SMALLEST_PROBABILITY)
         members = _Members(family, self.free, bool(self.fixed), self.loss, floor)
 
         look = source.look(LOOK)
@@ -241,17 +269,23 @@ class Ensemble(CalibrationMap):
         first = members.pack(np.tile(theta, (self.free, 1)), members.first_only())
         alone = _polish(mean, members, _polish(on_look, members, first))
         best = alone if members.size == 1 else _mix(mean, on_look, members, alone, first)
+        for _ in range(RESTARTS):  # sequential quadratic programming may end early where the curvature has misled it
+            if members.slope(best, *mean(best)) <= STATIONARY:
+                break
+            best = min([best, _polish_all(mean, members, best, 1e-15)], key=lambda packed: mean(packed)[0])
+        value, gradient = mean(best)
+        certify(type(self).__name__, members.slope(best, value, gradient), allowed=STATIONARY)
         theta, w = members.unpack(best)
         return {
             "theta_": theta,
             "member_weights_": keep_informative(w) if self.fixed else w,
-            "log_floor_": floor,
-            "loss_": mean(best)[0],
+            "probability_floor_": floor,
+            "loss_": value,
         }
 
     def _member_log_proba(self, block: Block) -> Array:
         """Logarithms of what each member puts out, in the order of the weights."""
-        log_p, log_not = log_odds_parts(block, "each", self.log_floor_)
+        log_p, log_not = log_odds_parts(block, "each", self.probability_floor_)
         family = self._family()
         logs = [log_softmax(family.log_g(log_p, log_not, theta)) for theta in self.theta_]
         if self.fixed:
@@ -292,6 +326,16 @@ class _Members:
     def first_only(self) -> Array:
         return np.asarray(np.eye(self.size)[0])
 
+    def slope(self, packed: Array, value: float, gradient: Array) -> float:
+        """How steep the loss still is, as a part of it: by moving weights, doubling slopes, adding 1 to intercepts."""
+        theta, w = self.unpack(packed)
+        in_theta, in_w = self.unpack(gradient)
+        lower = np.array(self.family.lower)
+        free = (theta > lower) | (in_theta < 0)
+        change = np.where(np.isfinite(lower), np.abs(theta), 1.0) * np.abs(in_theta) * free
+        gap = float(in_w @ w - in_w.min()) if len(w) > 1 else 0.0
+        return max(float(change.max()), gap) / max(value, LEAST_MEAN)
+
     def spread(self, alone: Array) -> list[Array]:
         """Starts around the single member: mixed with the others, and pushed apart from each other."""
         theta, _ = self.unpack(alone)
@@ -308,8 +352,8 @@ class _Members:
 
 def _statistic(source: Rows, family: Family) -> Callable[..., Array]:
     """How the passes of one fit are made: so many of them that compiled kernels pay for being loaded early."""
-    chosen = kernels.choose(PASSES * source.n_entries, asked_backend())
-    fused = isinstance(family, LogisticFamily) and kernels.backend_name(chosen) == "numba"
+    backend = kernels.choose_backend(PASSES * source.n_entries, asked_backend())
+    fused = isinstance(family, LogisticFamily) and backend == "numba"
     return sigmoid_statistic if fused else ensemble_statistic
 
 
@@ -382,7 +426,7 @@ def sigmoid_statistic(kept: SharedParts, members: _Members, packed: Array) -> Ar
     theta, w = members.unpack(packed)
     beta = theta.shape[1] == 3
     full = theta if beta else theta[:, [0, 0, 1]]
-    compiled = kernels.choose(0, "numba")
+    compiled = kernels.load("numba")
     rows = compiled.sigmoid_mixture_rows(kept.log_p, kept.log_not, kept.p, kept.y, full, w, members.loss)
     found = rows @ kept.weight
     in_theta = found[1 : 1 + full.size].reshape(full.shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from typing import Any, ClassVar
@@ -13,8 +13,20 @@ from numpy.typing import NDArray
 from mixnmatch._engine.along_rows import row_maxima, row_sums
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
+from mixnmatch.maps._solve import (
+    CERTIFIED,
+    LEAST_MEAN,
+    STEEPEST,
+    TOLERANCE,
+    Point,
+    Solution,
+    certify,
+    minimise_scalar,
+    newton,
+)
 from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
-from mixnmatch.maps.temperature import LOOK, check_loss, descend, fit_beta, keep_informative, log_softmax
+from mixnmatch.maps.fitted import check_range, check_simplex
+from mixnmatch.maps.temperature import LOOK, check_loss, fit_beta, keep_informative, log_softmax
 
 Vector = NDArray[np.float64]
 # Probabilities above this are mixed as they are, others through their logarithms.
@@ -57,7 +69,8 @@ class EnsembleTemperatureScaling(CalibrationMap):
     have several local optima in t. A scan over t on a sample of the rows finds the promising ones, each is refined on
     all rows, and the best is kept together with the optimum at the temperature of temperature scaling, so that the loss
     on the calibration set is never above that of temperature scaling, of the identity, of the uniform prediction or of
-    fitting t first and the weights afterwards.
+    fitting t first and the weights afterwards. Where no label is behind another class there is no error to learn from,
+    and the map is temperature scaling (see ``bound_`` of :class:`TemperatureScaling`).
 
     References
     ----------
@@ -74,12 +87,12 @@ class EnsembleTemperatureScaling(CalibrationMap):
 
     accuracy_preserving = True
     injective = True
-    _fitted: ClassVar[tuple[str, ...]] = ("beta_", "member_weights_", "log_floor_", "loss_", "backend_")
+    _fitted: ClassVar[tuple[str, ...]] = ("beta_", "member_weights_", "probability_floor_", "loss_", "backend_")
     _block_bytes = ONE_KERNEL_BYTES
 
     beta_: float
     member_weights_: Vector
-    log_floor_: float
+    probability_floor_: float
     loss_: float
     backend_: str
 
@@ -97,24 +110,40 @@ class EnsembleTemperatureScaling(CalibrationMap):
     def _check_params(self) -> None:
         check_loss(self.loss)
 
+    def _members_of(self, block: Block) -> list[tuple[str, Vector, float]]:
+        """Name, probabilities and weight of each member."""
+        tempered = np.exp(log_softmax(self.beta_ * block.log_scores(self.probability_floor_)))
+        p = np.asarray(block.probabilities(), dtype=np.float64)
+        names = (f"temperature {self.temperature_:.3g}", "identity", "uniform")
+        parts = (tempered, p, np.full(p.shape, 1.0 / p.shape[1]))
+        return list(zip(names, parts, self.member_weights_.tolist(), strict=True))
+
+    def _check_fitted(self) -> None:
+        check_range(self, "beta_", 0.0)
+        check_range(self, "probability_floor_", 0.0, 1.0)
+        check_simplex(self, "member_weights_", 3)
+
     def _fit(self, source: Rows) -> dict[str, Any]:
-        floor = source.log_floor()
-        beta_ts, _, _ = fit_beta(source, self.loss, floor, tolerance=1e-3)
-        fit = _fit_nll if self.loss == "nll" else _fit_brier
-        beta, weights, value = fit(source, beta_ts, floor)
+        floor = source.probability_floor()
+        alone = fit_beta(source, self.loss, floor, tolerance=1e-3)
+        if alone.bound == "separable":  # no error to learn weights from: as certain as temperature scaling, no more
+            best = Candidate(alone.beta, np.eye(3)[0], alone.loss * source.total_weight(), alone.residual)
+        else:
+            best = (_fit_nll if self.loss == "nll" else _fit_brier)(source, alone.beta, floor)
+        certify(type(self).__name__, best.residual)
         return {
-            "beta_": beta,
-            "member_weights_": keep_informative(weights),
-            "log_floor_": floor,
-            "loss_": value / source.total_weight(),
+            "beta_": best.beta,
+            "member_weights_": keep_informative(best.weights),
+            "probability_floor_": floor,
+            "loss_": best.value / source.total_weight(),
             "backend_": source.backend,
         }
 
     def _proba_into(self, block: Block, out: NDArray[Any]) -> None:
-        block.kernels.mixture_into(block.log_scores(self.log_floor_), self.beta_, self.member_weights_, out)
+        block.kernels.mixture_into(block.log_scores(self.probability_floor_), self.beta_, self.member_weights_, out)
 
     def _log_proba(self, block: Block) -> Vector:
-        u = block.log_scores(self.log_floor_).astype(np.float64)
+        u = block.log_scores(self.probability_floor_).astype(np.float64)
         u -= row_maxima(u)[:, None]
         w1, w2, w3 = self.member_weights_
         mixed = w1 * _shares(self.beta_ * u)
@@ -182,6 +211,16 @@ PAIR_BYTES = 1 << 17
 SECOND_LOOK = 32_768
 
 
+@dataclass(frozen=True)
+class Candidate:
+    """An inverse temperature with weights, the loss there, and the relative fall of it that another step promises."""
+
+    beta: float
+    weights: Vector
+    value: float
+    residual: float = np.inf
+
+
 # Squared error: a Gram matrix of the members for each temperature, and a search over the temperature.
 
 
@@ -220,11 +259,12 @@ def _brier_profile(source: Rows, beta: float, floor: float) -> tuple[float, floa
     return float(value), float(slope), float(curvature), w
 
 
-def _fit_brier(source: Rows, beta_ts: float, floor: float) -> tuple[float, Vector, float]:
+def _fit_brier(source: Rows, beta_ts: float, floor: float) -> Candidate:
     look = source.look(LOOK)
     single = source.scores.dtype == np.float32 and not source.chain
     beta_ts = float(np.float32(beta_ts)) if single else beta_ts
     known: dict[float, tuple[float, float, float, Vector]] = {}
+    settle = partial(minimise_scalar, single=single, low=1e-6 * beta_ts, high=min(1e6 * beta_ts, STEEPEST))
 
     def profile(beta: float) -> tuple[float, float, float, Vector]:
         if beta not in known:
@@ -235,15 +275,19 @@ def _fit_brier(source: Rows, beta_ts: float, floor: float) -> tuple[float, Vecto
     near = [float(beta_ts * SCAN[node]) for node in _local_minima(scanned)[:2]]
     for look in _samples(source):  # settle on samples first: what is left to do on all rows is little
         on_look = partial(_brier_profile, look, floor=floor)
-        near = [descend(on_look, beta, tolerance=1e-2, single=single) for beta in near]
+        near = [settle(on_look, beta, tolerance=1e-2).beta for beta in near]
     found = [(beta, _brier_profile(look, beta, floor)) for beta in near]
-    for start, _ in _promising([(beta, w, value) for beta, (value, _, _, w) in found]):
+    residual = {}
+    for start in _promising([Candidate(beta, w, value) for beta, (value, _, _, w) in found]):
         # Often temperature scaling is the answer, or next to it: then its own temperature is the better start.
-        start = beta_ts if abs(np.log(start / beta_ts)) < 0.15 else start
-        profile(descend(profile, start, tolerance=1e-5 if single else 1e-10, single=single))
+        beta = beta_ts if abs(np.log(start.beta / beta_ts)) < 0.15 else start.beta
+        end = settle(profile, beta, tolerance=1e-5 if single else 1e-10)
+        residual[end.beta] = end.promised / max(end.value, LEAST_MEAN * source.total_weight())
+        profile(end.beta)
     profile(beta_ts)
     beta, (value, _, _, weights) = min(known.items(), key=lambda item: item[1][0])
-    return beta, weights, value
+    # Any other node of the searches is the best one only where rounding decides.
+    return Candidate(beta, weights, value, residual.get(beta, min(residual.values())))
 
 
 def _samples(source: Rows) -> list[Rows]:
@@ -355,38 +399,26 @@ def _step_on_face(gradient: Vector, h: NDArray[np.float64], w: Vector, face: tup
     return step
 
 
-def _newton(
-    statistic: Callable[[float, Vector], Vector],
-    beta: float,
-    w: Vector,
-    *,
-    iterations: int = 60,
-    tolerance: float = 1e-9,
-) -> tuple[float, Vector, float]:
-    """Damped Newton steps from a start; the value never rises."""
-    value, gradient, hessian = _unpack(statistic(beta, w), beta)
-    for _ in range(iterations):
-        step = _step(gradient, hessian, w)
-        expected = -(gradient @ step)
-        if expected <= tolerance * max(abs(value), 1e-12):
-            # Next to the optimum a step squares the distance to it: take it, and do not look again.
-            return (*_moved(beta, w, step), value)
-        length = 1.0
-        while True:
-            trial_beta, trial_w = _moved(beta, w, length * step)
-            trial, g, h = _unpack(statistic(trial_beta, trial_w), trial_beta)
-            if trial <= value - 1e-4 * length * expected or length < 1e-4:
-                break
-            length /= 3
-        if not trial < value:
-            break
-        beta, w, value, gradient, hessian = trial_beta, trial_w, trial, g, h
-    return beta, w, value
+def _newton(source: Rows, beta: float, w: Vector, floor: float, tolerance: float) -> Solution:
+    """Damped Newton steps in (log beta, w) from a start; the value never rises."""
 
+    def at(theta: Vector) -> Point:
+        beta = float(np.exp(theta[0]))
+        return Point(theta, *_unpack(source.total(_nll_statistic, beta, theta[1:], floor), beta))
 
-def _moved(beta: float, w: Vector, step: Vector) -> tuple[float, Vector]:
-    moved = np.maximum(w + step[1:], 0.0)
-    return float(beta * np.exp(step[0])), moved / moved.sum()
+    def on_simplex(theta: Vector) -> Vector:
+        w = np.maximum(theta[1:], 0.0)
+        return np.append(theta[0], w / w.sum())
+
+    return newton(
+        at,
+        at(np.append(np.log(beta), w)),
+        lambda point: _step(point.gradient, point.curvature, point.theta[1:]),
+        weight=source.total_weight(),
+        project=on_simplex,
+        tolerance=tolerance,
+        unseen=True,
+    )
 
 
 def _scan_nll(look: Rows, beta_ts: float, floor: float) -> list[tuple[float, float, Vector]]:
@@ -424,27 +456,34 @@ def _weights_at(rows: Vector, weight: Vector | None) -> tuple[float, Vector]:
     return float(-(weight @ (np.log(w @ members) + top))), w
 
 
-def _fit_nll(source: Rows, beta_ts: float, floor: float) -> tuple[float, Vector, float]:
-    look = source.look(LOOK)
+def _fit_nll(source: Rows, beta_ts: float, floor: float) -> Candidate:
+    def refined(rows: Rows, start: Candidate, tolerance: float) -> Candidate:
+        found = _newton(rows, start.beta, start.weights, floor, tolerance)
+        theta = found.point.theta
+        return Candidate(float(np.exp(theta[0])), theta[1:], found.point.value, found.residual)
 
-    def on(rows: Rows) -> Callable[[float, Vector], Vector]:
-        return lambda beta, w: rows.total(_nll_statistic, beta, w, floor)
-
-    starts = [(beta, w, value) for value, beta, w in _scan_nll(look, beta_ts, floor)[:2]]
+    starts = [Candidate(beta, w, value) for value, beta, w in _scan_nll(source.look(LOOK), beta_ts, floor)[:2]]
     for sample in _samples(source):  # settle on samples first: what is left to do on all rows is little
-        starts = [_newton(on(sample), beta, w, tolerance=1e-5) for beta, w, _ in starts]
-    fits = [_newton(on(source), beta, w) for beta, w in _promising(starts)]
+        starts = [refined(sample, start, 1e-5) for start in starts]
+    fits = [refined(source, start, TOLERANCE) for start in _promising(starts)]
     corners = source.total(_corner_statistic, beta_ts, floor)
-    fits += [(beta_ts, np.eye(3)[k], float(corners[k])) for k in range(3)]
-    return min(fits, key=lambda fit: fit[2])
+    k = int(np.argmin(corners))
+    corner = Candidate(beta_ts, np.eye(3)[k], float(corners[k]))
+    best = min(fits, key=lambda fit: fit.value)
+    if corner.value < best.value - CERTIFIED * abs(best.value):  # a valley that the scan has missed
+        best = refined(source, corner, TOLERANCE)
+    return best if best.value <= corner.value else replace(corner, residual=best.residual)
 
 
-def _promising(starts: list[tuple[float, Vector, float]]) -> list[tuple[float, Vector]]:
+def _promising(starts: list[Candidate]) -> list[Candidate]:
     """Starts that are neither next to a better one nor clearly worse than the best."""
-    kept: list[tuple[float, Vector]] = []
-    least = min(value for _, _, value in starts)
-    for beta, w, value in sorted(starts, key=lambda start: start[2]):
-        near = any(abs(np.log(beta / b)) < 0.1 and np.abs(w - v).max() < 0.1 for b, v in kept)
-        if not near and value <= 1.005 * least:
-            kept.append((beta, w))
+    kept: list[Candidate] = []
+    least = min(start.value for start in starts)
+    for start in sorted(starts, key=lambda start: start.value):
+        near = any(
+            abs(np.log(start.beta / other.beta)) < 0.1 and np.abs(start.weights - other.weights).max() < 0.1
+            for other in kept
+        )
+        if not near and start.value <= least + 0.005 * abs(least):
+            kept.append(start)
     return kept

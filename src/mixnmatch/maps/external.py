@@ -39,6 +39,25 @@ def _check_external(candidate: Any) -> None:
         raise TypeError(msg)
 
 
+class InputOfPart(CalibrationMap):
+    """Base of maps whose scores go to a map inside first: what that map says about its input holds for all."""
+
+    # Parameter with the map that scores go to.
+    _first_part: ClassVar[str]
+
+    def _input_settings(self) -> dict[str, Any]:
+        return calibration_map(getattr(self, self._first_part))._input_settings()
+
+    def for_input(
+        self, *, logits: bool | None = None, classes: Any = None, weights: str | None = None
+    ) -> CalibrationMap:
+        """Return an unfitted copy for other input; see :meth:`CalibrationMap.for_input`."""
+        part = calibration_map(getattr(self, self._first_part))
+        copy: CalibrationMap = clone(self)
+        copy.set_params(**{self._first_part: part.for_input(logits=logits, classes=classes, weights=weights)})
+        return copy
+
+
 class External(CalibrationMap):
     """A map around an object that is fitted on probabilities (n x L) and column indices, and predicts the same.
 

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
+from mixnmatch.maps._solve import certify
 from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.fitted import check_range, check_shape
 from mixnmatch.maps.order_preserving import (
     Array,
     Cells,
@@ -126,7 +128,7 @@ class GaussianProcessCalibration(CalibrationMap):
         "deviation_",
         "deviation_std_",
         "bound_",
-        "log_floor_",
+        "probability_floor_",
         "loss_",
         "backend_",
     )
@@ -139,7 +141,7 @@ class GaussianProcessCalibration(CalibrationMap):
     deviation_: Array
     deviation_std_: Array
     bound_: str | None
-    log_floor_: float
+    probability_floor_: float
     loss_: float
     backend_: str
 
@@ -154,9 +156,21 @@ class GaussianProcessCalibration(CalibrationMap):
             msg = f"n_inducing must be an integer from 4 to 64, got {self.n_inducing!r}"
             raise ValueError(msg)
 
+    def _check_fitted(self) -> None:
+        check_range(self, "beta_", 0.0)
+        check_range(self, "probability_floor_", 0.0, 1.0)
+        check_range(self, "variance_", 0.0)
+        check_range(self, "lengthscale_", 0.0)
+        count, points = Nodes.of(self.n_classes_).count, len(self.inducing_points_)
+        for name, size in (("inducing_points_", points), ("inducing_mean_", points), ("deviation_", count)):
+            check_shape(self, name, size)
+            check_range(self, name)
+        check_shape(self, "deviation_std_", count)
+        check_range(self, "deviation_std_", 0.0)
+
     def _fit(self, source: Rows) -> dict[str, Any]:
-        floor = source.log_floor()
-        beta, _, _ = fit_beta(source, "nll", floor)
+        floor = source.probability_floor()
+        beta = fit_beta(source, "nll", floor).beta
         nodes = Nodes.of(source.n_classes)
         prior = Prior(nodes, int(self.n_inducing))
 
@@ -168,6 +182,7 @@ class GaussianProcessCalibration(CalibrationMap):
             rough = _minimise(source.look(LOOK), prior, values, hyper, settings, 1e-6)
             values, hyper = rough.values, rough.hyper
         fit = _minimise(source, prior, values, hyper, settings, TOLERANCE)
+        certify(type(self).__name__, fit.left)
         better = fit.loss < before
         mean = fit.deviation if better else np.zeros(nodes.count)
         return {
@@ -179,7 +194,7 @@ class GaussianProcessCalibration(CalibrationMap):
             "deviation_": mean,
             "deviation_std_": np.sqrt(np.diag(fit.covariance)),
             "bound_": None if better else "temperature",
-            "log_floor_": floor,
+            "probability_floor_": floor,
             "loss_": min(fit.loss, before) / source.total_weight(),
             "backend_": source.backend,
         }
@@ -190,7 +205,7 @@ class GaussianProcessCalibration(CalibrationMap):
 
     def _log_proba(self, block: Block) -> Array:
         nodes = Nodes.of(block.values.shape[1])
-        x = tempered(block, self.log_floor_, self.beta_)
+        x = tempered(block, self.probability_floor_, self.beta_)
         return log_softmax(interpolate(x, *nodes.locate(x), self.deviation_))
 
 
@@ -270,6 +285,7 @@ class Fit:
     hessian: Array
     objective: float
     bend: Array  # gradient of half the logarithm of the determinant: a second pass finds it
+    left: float = np.inf  # part of the objective that the last step has gained
 
 
 def evaluate(statistic: Callable[[Array], Statistic], prior: Prior, values: Array, hyper: Array) -> Fit:
@@ -335,7 +351,8 @@ def _minimise(
                 trial = at(fit.values + length * (values - fit.values), fit.hyper)
                 length /= 3
         gain = fit.objective - trial.objective
-        fit = trial if gain > 0 else fit
+        left = max(gain, 0.0) / max(abs(fit.objective), np.finfo(float).tiny)
+        fit = replace(trial if gain > 0 else fit, left=left)
         if gain <= rounding and (joint or radius[0] < 1e-3):
             break
         radius = np.minimum(2 * radius, RADIUS) if joint else radius / 4

@@ -12,10 +12,10 @@ from mixnmatch._engine.along_rows import picked, winners
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap
-from mixnmatch.maps.external import calibration_map
+from mixnmatch.maps.external import InputOfPart, calibration_map
 
 
-class KeepWinner(CalibrationMap):
+class KeepWinner(InputOfPart):
     r"""Any map, made accuracy-preserving: the nearest rows in which the largest entry stays where it was.
 
     .. math:: T(z) = \arg\min_{r \in \Delta} \mathrm{KL}(S(z) \,\|\, r)
@@ -57,7 +57,7 @@ class KeepWinner(CalibrationMap):
 
     Examples
     --------
-    >>> from mixnmatch import StructuredMatrixScaling
+    >>> from mixnmatch.maps import StructuredMatrixScaling
     >>> KeepWinner(StructuredMatrixScaling()).accuracy_preserving
     True
     >>> keep_winner(np.array([0]), np.array([[0.3, 0.6, 0.1]]), logarithms=False)
@@ -67,6 +67,7 @@ class KeepWinner(CalibrationMap):
     accuracy_preserving = True
 
     _fitted: ClassVar[tuple[str, ...]] = ("map_",)
+    _first_part = "map"
 
     map_: CalibrationMap
 
@@ -78,9 +79,6 @@ class KeepWinner(CalibrationMap):
         """Whether different rows stay different: if there is nothing to keep back, and the map inside is injective."""
         inside = getattr(self, "map_", self.map)
         return all(getattr(inside, promise, False) for promise in ("accuracy_preserving", "injective"))
-
-    def _input_settings(self) -> dict[str, Any]:
-        return calibration_map(self.map)._input_settings()
 
     def _check_fitted(self) -> None:
         if not np.array_equal(self.map_.classes_, self.classes_):

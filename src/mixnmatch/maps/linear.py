@@ -12,6 +12,7 @@ from mixnmatch._engine.rows import Rows
 from mixnmatch.maps._linear_passes import Problem, scaled_rows, unpack
 from mixnmatch.maps._linear_solver import Penalty, solve
 from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
+from mixnmatch.maps.fitted import check_range, check_shape
 from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
 
 Array = NDArray[np.float64]
@@ -19,6 +20,9 @@ Array = NDArray[np.float64]
 SINGLE_FROM = 400
 # Numbers of about this size are added up in float32 with an error of a few 1e-6.
 SINGLE_TO = 200.0
+# Scores are brought to a common scale by temperature scaling, but by no more than this: log-probabilities of classes
+# that are nearly tied are all about -log L, and what is lost to rounding in them grows with the factor.
+STEEPEST_LINEAR = 1e4
 
 
 class SoftmaxLinear(CalibrationMap):
@@ -28,14 +32,14 @@ class SoftmaxLinear(CalibrationMap):
     so that all penalties at infinity give temperature scaling.
     """
 
-    _fitted: ClassVar[tuple[str, ...]] = ("weight_", "intercept_", "log_floor_", "loss_")
+    _fitted: ClassVar[tuple[str, ...]] = ("weight_", "intercept_", "probability_floor_", "loss_")
     _full: ClassVar[bool] = False
     _shared: ClassVar[bool] = False
     _block_bytes = ONE_KERNEL_BYTES
 
     weight_: Array
     intercept_: Array
-    log_floor_: float
+    probability_floor_: float
     loss_: float
 
     def __init__(self, *, loss: str = "nll", logits: bool = False, classes: Any = None, weights: str = "frequency"):
@@ -65,19 +69,27 @@ class SoftmaxLinear(CalibrationMap):
     def _check_params(self) -> None:
         check_loss(self.loss)
 
+    def _check_fitted(self) -> None:
+        classes = self.n_classes_
+        check_shape(self, "weight_", *((classes, classes) if self._full else (classes,)))
+        check_shape(self, "intercept_", classes)
+        check_range(self, "weight_")
+        check_range(self, "intercept_")
+        check_range(self, "probability_floor_", 0.0, 1.0)
+
     def _penalty(self, source: Rows) -> Penalty:
         raise NotImplementedError(type(self).__name__)
 
     def _problem(self, source: Rows) -> Problem:
-        floor = source.log_floor()
-        beta, _, _ = fit_beta(source, self.loss, floor)
+        floor = source.probability_floor()
+        beta = min(fit_beta(source, self.loss, floor).beta, STEEPEST_LINEAR)
         single = source.scores.dtype == np.float32
         all_single = single and source.n_classes >= SINGLE_FROM
         return Problem(beta, floor, self._full, self.loss, all_single, single, self._shared)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         problem = self._problem(source)
-        theta, value = solve(scaled_rows(source, problem), problem, self._penalty(source))
+        theta, value = solve(scaled_rows(source, problem), problem, self._penalty(source), who=type(self).__name__)
         return self._attributes(problem, theta, value, source.n_classes)
 
     def _attributes(self, problem: Problem, theta: Array, value: float, n_classes: int) -> dict[str, Any]:
@@ -86,12 +98,12 @@ class SoftmaxLinear(CalibrationMap):
         return {
             "weight_": problem.beta * (identity + weight),
             "intercept_": intercept,
-            "log_floor_": problem.floor,
+            "probability_floor_": problem.floor,
             "loss_": value,
         }
 
     def _proba_into(self, block: Block, out: NDArray[Any]) -> None:
-        x = block.log_scores(self.log_floor_)
+        x = block.log_scores(self.probability_floor_)
         if x.dtype == np.float32 and not self._single_is_enough(x):
             x = x.astype(np.float64)
         block.kernels.linear_softmax_into(x, self.weight_, self.intercept_, out)
@@ -108,7 +120,7 @@ class SoftmaxLinear(CalibrationMap):
         return bool(largest + np.abs(self.intercept_).max() <= SINGLE_TO)
 
     def _log_proba(self, block: Block) -> Array:
-        x = log_softmax(block.log_scores(self.log_floor_).astype(np.float64))
+        x = log_softmax(block.log_scores(self.probability_floor_).astype(np.float64))
         u = x @ self.weight_.T if self._full else x * self.weight_
         u += self.intercept_
         return log_softmax(u)

@@ -11,16 +11,17 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.prepared import Prepared
-from mixnmatch.maps._newton import minimise
+from mixnmatch.maps._solve import TOLERANCE, Point, Solution, bounded_step, certify, newton
 from mixnmatch.maps.base import BinaryMap
 from mixnmatch.maps.columns import Columns, labels, log_odds, log_odds_parts, take
+from mixnmatch.maps.fitted import check_range, check_shape, require
 from mixnmatch.maps.temperature import check_loss
 
 Array = NDArray[np.float64]
 # Rows of a first look, from which the passes over many more rows start.
-LOOK, MUCH_MORE = 16384, 4
-# Slopes stay above this, so that the function increases strictly.
-SMALLEST_SLOPE = 1e-6
+LOOK, MUCH_MORE = 4096, 4
+# Slopes stay above this over the size of what they are of, so that the function increases strictly.
+SMALLEST_SLOPE = 1e-9
 
 
 class LogisticMap(BinaryMap):
@@ -31,11 +32,11 @@ class LogisticMap(BinaryMap):
 
     strictly_increasing = True
     injective = True
-    _fitted: ClassVar[tuple[str, ...]] = ("coef_", "log_floor_", "loss_")
-    _start: ClassVar[tuple[float, ...]]
+    _fitted: ClassVar[tuple[str, ...]] = ("coef_", "probability_floor_", "loss_")
+    _n_features: ClassVar[int]
 
     coef_: Array
-    log_floor_: float
+    probability_floor_: float
     loss_: Array
 
     def __init__(
@@ -56,32 +57,97 @@ class LogisticMap(BinaryMap):
     def _check_params(self) -> None:
         check_loss(self.loss)
 
+    @property
+    def _n_problems(self) -> int:
+        """Number of binary problems that the map was fitted to."""
+        return len(self.coef_)
+
+    def _check_fitted(self) -> None:
+        check_shape(self, "coef_", len(self.coef_), self._n_features + 1)
+        check_range(self, "coef_")
+        require(len(self.coef_) and (self.coef_[:, :-1] >= 0).all(), self, "coef_", "has a negative slope")
+        check_range(self, "probability_floor_", 0.0, 1.0)
+
     def _features(self, block: Block, way: str, floor: float) -> tuple[Array, Array | None]:
         """What the slopes are of, one or two m x K tables for the entries of a block."""
         raise NotImplementedError(type(self).__name__)
 
     def _fit_columns(self, columns: Columns) -> dict[str, Any]:
-        floor = columns.source.log_floor()
+        floor = columns.source.probability_floor()
         entry_weight, positive = columns.entry_weight(), columns.positive_weights()
         negative = entry_weight - positive
         if self.smoothing:
             targets = np.stack([1 / (negative + 2), (positive + 1) / (positive + 2)])
         else:
             targets = np.stack([np.zeros_like(negative), np.ones_like(positive)])
-        start = np.tile(np.array(self._start), (columns.n_problems, 1))
-        look = columns.source.look(LOOK)
-        if self.smoothing and look.n_rows * MUCH_MORE < columns.source.n_rows:
-            start, _ = self._minimise(Columns(look, columns.way), floor, targets, start)
-        theta, value = self._minimise(columns, floor, targets, start)
-        return {"coef_": theta, "log_floor_": floor, "loss_": value / entry_weight}
+        look = Columns(columns.source.look(LOOK), columns.way)
+        few = look.source.n_rows * MUCH_MORE <= columns.source.n_rows
+        centre = self._centre(look, floor)
+        rows = self._problems(look, floor, centre)
+        theta, lower = self._start(look, rows, targets, centre)
+        if few and self.smoothing:
+            theta = self._minimise(look, rows, targets, theta, lower, tolerance=1e-4).point.theta
+        rows = self._problems(columns, floor, centre) if look.source is not columns.source else rows
+        found = self._minimise(columns, rows, targets, theta, lower)
+        certify(type(self).__name__, found.residual)
+        coefficients = found.point.theta.copy()
+        coefficients[:, -1] -= np.sum(coefficients[:, :-1] * centre, axis=1)
+        return {"coef_": coefficients, "probability_floor_": floor, "loss_": found.point.value / entry_weight}
 
-    def _minimise(self, columns: Columns, floor: float, targets: Array, start: Array) -> tuple[Array, Array]:
-        lower = np.append(np.full(len(self._start) - 1, SMALLEST_SLOPE), -np.inf)
-        rows = Prepared.of(columns.source, logistic_problems, columns.way, self, floor)
-        return minimise(lambda theta: rows.total(logistic_statistic, theta, targets, self.loss), start, lower)
+    def _problems(self, columns: Columns, floor: float, centre: Array) -> Prepared:
+        return Prepared.of(columns.source, logistic_problems, columns.way, self, floor, centre)
+
+    def _centre(self, look: Columns, floor: float) -> Array:
+        """Mean of the features of each problem: about it, scores that hardly differ can still be told apart."""
+        rows = self._problems(look, floor, np.zeros((look.n_problems, self._n_features)))
+        flat = np.zeros((look.n_problems, self._n_features + 1))
+        curvature = rows.total(logistic_statistic, flat, np.zeros((2, look.n_problems)), "nll")[2]
+        return np.asarray(curvature[:, :-1, -1] / curvature[:, -1:, -1])
+
+    def _start(self, look: Columns, rows: Prepared, targets: Array, centre: Array) -> tuple[Array, Array]:
+        """Parameters to start from, and lower bounds.
+
+        At the base rate, whatever the score, no probability is saturated, and the curvature gives the scale of the
+        features: slopes stay above a small part of what matters on that scale, so that the function increases strictly.
+        Slopes of 1 are the better start where they have the lower loss.
+        """
+        n, positive = look.entry_weight(), look.positive_weights()
+        rate = np.clip((positive * targets[1] + (n - positive) * targets[0]) / n, 1e-12, 1 - 1e-12)
+        theta = np.zeros((look.n_problems, self._n_features + 1))
+        theta[:, -1] = np.log(rate / (1 - rate))
+        value, _, curvature = rows.total(logistic_statistic, theta, targets, "nll")
+        squares = np.einsum("kpp->kp", curvature)
+        size = np.sqrt(squares[:, :-1] / np.maximum(squares[:, -1:], np.finfo(float).tiny))
+        lower = np.full(theta.shape, -np.inf)
+        lower[:, :-1] = SMALLEST_SLOPE / np.where(size > 0, size, 1.0)
+        identity = np.column_stack([np.ones_like(centre), centre.sum(axis=1)])
+        better = rows.total(logistic_statistic, identity, targets, "nll")[0] < value
+        return np.maximum(np.where(better[:, None], identity, theta), lower), lower
+
+    def _minimise(
+        self,
+        columns: Columns,
+        rows: Prepared,
+        targets: Array,
+        start: Array,
+        lower: Array,
+        tolerance: float = TOLERANCE,
+    ) -> Solution:
+        def at(theta: Array) -> Point:
+            return Point(theta, *rows.total(logistic_statistic, theta, targets, self.loss))
+
+        return newton(
+            at,
+            at(start),
+            lambda point: bounded_step(point, lower),
+            weight=columns.entry_weight(),
+            project=lambda theta: np.maximum(theta, lower),
+            tolerance=tolerance,
+            unseen=True,
+        )
 
     def _transform_columns(self, block: Block, way: str) -> Array:
-        first, second = self._features(block, way, self.log_floor_)
+        first, second = self._features(block, way, self.probability_floor_)
         x = first * self.coef_[:, 0]
         if second is not None:
             x += second * self.coef_[:, 1]
@@ -108,11 +174,12 @@ class Problems:
     kernels: ModuleType
 
 
-def logistic_problems(block: Block, way: str, which: LogisticMap, floor: float) -> Problems:
-    """The binary problems of a block as the kernels read them."""
+def logistic_problems(block: Block, way: str, which: LogisticMap, floor: float, centre: Array) -> Problems:
+    """The binary problems of a block as the kernels read them, features less their ``centre``."""
     positive, weight = labels(block, way)
-    first, second = (None if x is None else np.ascontiguousarray(x.T) for x in which._features(block, way, floor))
-    assert first is not None
+    first, second = which._features(block, way, floor)
+    first = np.ascontiguousarray(first.T) - centre[:, :1]
+    second = None if second is None else np.ascontiguousarray(second.T) - centre[:, 1:]
     weight = np.ones(first.shape[1]) if weight is None else weight
     return Problems(first, second, np.ascontiguousarray(positive.T), weight, block.kernels)
 
@@ -155,7 +222,7 @@ class PlattScaling(LogisticMap):
     array([0.407, 0.606])
     """
 
-    _start = (1.0, 0.0)
+    _n_features = 1
 
     def __init__(
         self,
@@ -206,7 +273,7 @@ class BetaScaling(LogisticMap):
     True
     """
 
-    _start = (1.0, 1.0, 0.0)
+    _n_features = 2
 
     def _features(self, block: Block, way: str, floor: float) -> tuple[Array, Array | None]:
         log_p, log_not = log_odds_parts(block, way, floor)

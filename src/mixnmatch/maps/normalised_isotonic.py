@@ -14,6 +14,7 @@ from mixnmatch._engine.kernels.lookup import Piecewise
 from mixnmatch._engine.passes import add, single_threaded_blas
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
+from mixnmatch.maps._solve import Point, Solution, certify, newton
 from mixnmatch.maps.columns import Columns, weighted_count
 from mixnmatch.maps.combine import Pooled
 from mixnmatch.maps.isotonic import Isotonic, _made_strict
@@ -124,8 +125,12 @@ class NormalisedIsotonic(Pooled):
         def statistic(shift: Array) -> Statistic:
             return source.total(nll_statistic, levels, shift)
 
+        n, ridge = source.total_weight(), float(self.ridge)
         with single_threaded_blas():
-            shift, loss = _fit_shifts(statistic, levels, float(self.ridge))
+            found = _fit_shifts(statistic, levels, ridge, n)
+        certify(type(self).__name__, found.residual)
+        shift = found.point.theta
+        loss = found.point.value - 0.5 * ridge * float(levels.sizes @ shift**2)
         values = np.exp(levels.moved(shift))
         values /= max(1.0, float(values[-1]))  # the scale is free: it cancels in the normalisation
         function = _made_strict(Piecewise(irm.knots, values, irm.slopes, irm.left))
@@ -136,7 +141,7 @@ class NormalisedIsotonic(Pooled):
         return {
             "map_": inner,
             "mixing_": min(1.0, self.smoothing / (source.total_weight() + 1)),
-            "loss_": loss / source.total_weight(),
+            "loss_": loss / n,
         }
 
 
@@ -204,30 +209,20 @@ def nll_statistic(block: Block, levels: Levels, shift: Array) -> Statistic:
     return result
 
 
-def _fit_shifts(statistic: Callable[[Array], Statistic], levels: Levels, ridge: float) -> tuple[Array, float]:
-    """Shifts of the groups with the least penalised loss, by Newton steps that never raise it; and the loss."""
+def _fit_shifts(statistic: Callable[[Array], Statistic], levels: Levels, ridge: float, weight: float) -> Solution:
+    """Shifts of the groups with the least penalised loss, by Newton steps that never raise it."""
     penalty, steps = ridge * levels.sizes, levels.steps
-    shift = np.zeros(len(penalty))
-    found = statistic(shift)
-    for _ in range(100):
-        value = found[0] + 0.5 * float(penalty @ shift**2)
-        gradient = found[1] + penalty * shift
-        hessian = found[2] + np.diag(penalty)
-        step = _monotone_minimum(hessian, gradient - hessian @ shift, steps) - shift
-        expected = -float(gradient @ step)
-        if not expected > 1e-13 * abs(value) + 1e-300:
-            break
-        length = 1.0
-        while length > 1e-6:
-            tried = shift + length * step
-            trial = statistic(tried)
-            if trial[0] + 0.5 * float(penalty @ tried**2) <= value - 1e-4 * length * expected:
-                break
-            length /= 3
-        else:
-            break
-        shift, found = tried, trial
-    return shift, found[0]
+
+    def at(shift: Array) -> Point:
+        loss, gradient, hessian = statistic(shift)
+        value = loss + 0.5 * float(penalty @ shift**2)
+        return Point(shift, value, gradient + penalty * shift, hessian + np.diag(penalty))
+
+    def step(point: Point) -> Array:
+        linear = point.gradient - point.curvature @ point.theta
+        return _monotone_minimum(point.curvature, linear, steps) - point.theta
+
+    return newton(at, at(np.zeros(len(penalty))), step, weight=weight)
 
 
 def _monotone_minimum(matrix: Array, linear: Array, steps: Array) -> Array:

@@ -14,7 +14,9 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import add
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
+from mixnmatch.maps._solve import Point, Solution, certify, newton
 from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.fitted import LARGEST, check_range, check_shape, require
 from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
 
 Array = NDArray[np.float64]
@@ -106,13 +108,13 @@ class IntraOrderPreserving(CalibrationMap):
 
     accuracy_preserving = True
     injective = True
-    _fitted: ClassVar[tuple[str, ...]] = ("beta_", "knots_", "slopes_", "log_floor_", "loss_", "backend_")
+    _fitted: ClassVar[tuple[str, ...]] = ("beta_", "knots_", "slopes_", "probability_floor_", "loss_", "backend_")
     _block_bytes: ClassVar[dict[str, int]] = {"numpy": 1 << 19, "numba": 1 << 19}  # several tables beside the block
 
     beta_: float
     knots_: Array
     slopes_: Array
-    log_floor_: float
+    probability_floor_: float
     loss_: float
     backend_: str
 
@@ -142,9 +144,18 @@ class IntraOrderPreserving(CalibrationMap):
             msg = f"ridge must be positive and finite, got {self.ridge!r}"
             raise ValueError(msg)
 
+    def _check_fitted(self) -> None:
+        check_range(self, "beta_", 0.0)
+        check_range(self, "probability_floor_", 0.0, 1.0)
+        check_range(self, "knots_", -LARGEST, 0.0)
+        check_shape(self, "knots_", len(self.knots_))
+        check_shape(self, "slopes_", len(self.knots_) - 1)
+        check_range(self, "slopes_", 0.0)
+        require((np.diff(self.knots_) < 0).all(), self, "knots_", "does not decrease")
+
     def _fit(self, source: Rows) -> dict[str, Any]:
-        floor = source.log_floor()
-        beta, _, _ = fit_beta(source, self.loss, floor)
+        floor = source.probability_floor()
+        beta = fit_beta(source, self.loss, floor).beta
         every = Nodes.of(source.n_classes)
         rows = nll_statistic if self.loss == "nll" else brier_statistic
         _, _, curvature = source.look(LOOK).total(rows, every, floor, beta, np.zeros(every.count))
@@ -154,13 +165,16 @@ class IntraOrderPreserving(CalibrationMap):
         def statistic(deviation: Array) -> Statistic:
             return source.total(rows, nodes, floor, beta, deviation)
 
-        slopes, loss = _fit_slopes(statistic, _overlap(nodes, knots), self.ridge)
+        n, ridge = source.total_weight(), float(self.ridge)
+        found = _fit_slopes(statistic, _overlap(nodes, knots), ridge, n)
+        certify(type(self).__name__, found.residual)
+        slopes = found.point.theta
         return {
             "beta_": beta,
             "knots_": knots,
             "slopes_": slopes,
-            "log_floor_": floor,
-            "loss_": loss / source.total_weight(),
+            "probability_floor_": floor,
+            "loss_": (found.point.value - 0.5 * ridge * float(np.sum((slopes - 1) ** 2))) / n,
             "backend_": source.backend,
         }
 
@@ -171,7 +185,7 @@ class IntraOrderPreserving(CalibrationMap):
     def _log_proba(self, block: Block) -> Array:
         nodes = Nodes.of(block.values.shape[1])
         deviation = _overlap(nodes, self.knots_) @ (self.slopes_ - 1)
-        x = tempered(block, self.log_floor_, self.beta_)
+        x = tempered(block, self.probability_floor_, self.beta_)
         return log_softmax(interpolate(x, *nodes.locate(x), deviation))
 
 
@@ -354,28 +368,20 @@ def _overlap(nodes: Nodes, knots: Array) -> Array:
     return np.maximum(nodes.positions[:, None], knots[1:]) - np.maximum(nodes.positions[:, None], knots[:-1])
 
 
-def _fit_slopes(statistic: Callable[[Array], Statistic], design: Array, ridge: float) -> tuple[Array, float]:
-    """Slopes with the least penalised loss, by Newton steps from slopes of 1 that never raise it; and the loss."""
-    slopes, found = np.ones(design.shape[1]), statistic(np.zeros(len(design)))
-    for _ in range(100):
-        gradient = found[1] @ design + ridge * (slopes - 1)
-        hessian = design.T @ found[2] @ design + ridge * np.eye(len(slopes))
-        step = _bounded_minimum(hessian, gradient - hessian @ slopes, LEAST_SLOPE) - slopes
-        value = found[0] + 0.5 * ridge * np.sum((slopes - 1) ** 2)
-        expected = -float(gradient @ step)
-        if not expected > 1e-13 * value + 1e-300:
-            break
-        length = 1.0
-        while length > 1e-6:
-            tried = slopes + length * step
-            trial = statistic(design @ (tried - 1))
-            if trial[0] + 0.5 * ridge * np.sum((tried - 1) ** 2) <= value - 1e-4 * length * expected:
-                break
-            length /= 3
-        else:
-            break
-        slopes, found = tried, trial
-    return slopes, found[0]
+def _fit_slopes(statistic: Callable[[Array], Statistic], design: Array, ridge: float, weight: float) -> Solution:
+    """Slopes with the least penalised loss, by Newton steps from slopes of 1 that never raise it."""
+
+    def at(slopes: Array) -> Point:
+        loss, gradient, hessian = statistic(design @ (slopes - 1))
+        value = loss + 0.5 * ridge * np.sum((slopes - 1) ** 2)
+        bent = design.T @ hessian @ design + ridge * np.eye(len(slopes))
+        return Point(slopes, value, gradient @ design + ridge * (slopes - 1), bent)
+
+    def step(point: Point) -> Array:
+        linear = point.gradient - point.curvature @ point.theta
+        return _bounded_minimum(point.curvature, linear, LEAST_SLOPE) - point.theta
+
+    return newton(at, at(np.ones(design.shape[1])), step, weight=weight)
 
 
 def _bounded_minimum(matrix: Array, linear: Array, least: float) -> Array:

@@ -11,6 +11,7 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.kernels.lookup import Piecewise
 from mixnmatch.maps.base import BinaryMap, check_smoothing, mix_with_uniform
 from mixnmatch.maps.columns import Columns, take
+from mixnmatch.maps.fitted import ROUNDING, SLACK, check_range, require
 
 
 class PiecewiseMap(BinaryMap):
@@ -21,6 +22,7 @@ class PiecewiseMap(BinaryMap):
     their own.
     """
 
+    _smoothed_outside: ClassVar[bool] = True
     _fitted: ClassVar[tuple[str, ...]] = ("knots_", "values_", "slopes_", "left_", "offsets_")
 
     knots_: NDArray[np.float64]
@@ -37,7 +39,17 @@ class PiecewiseMap(BinaryMap):
     def _proba(self, block: Block) -> NDArray[Any]:
         return mix_with_uniform(super()._proba(block), min(1.0, self.smoothing / (self.total_weight_ + 1)))
 
+    @property
+    def _n_problems(self) -> int:
+        """Number of binary problems that the map was fitted to."""
+        return len(self.left_)
+
     def _check_fitted(self) -> None:
+        for name in self._fitted:
+            require(getattr(self, name).ndim == 1, self, name, "is not a vector")
+        require(
+            self.offsets_.dtype.kind == "i" and len(self.offsets_) > 1, self, "offsets_", "is not made of positions"
+        )
         sizes = {len(self.knots_), len(self.values_), len(self.slopes_), int(self.offsets_[-1])}
         starts = self.offsets_[:-1]
         inner = np.setdiff1d(np.arange(1, len(self.knots_)), starts)
@@ -45,22 +57,24 @@ class PiecewiseMap(BinaryMap):
         if not (fits and (np.diff(self.offsets_) > 0).all() and (self.knots_[inner] >= self.knots_[inner - 1]).all()):
             msg = "the pieces of a function do not fit together"
             raise ValueError(msg)
+        for name in ("knots_", "values_", "left_"):
+            check_range(self, name, 0.0, 1.0 + SLACK)
+        # A piece ends where the next one starts, or at 1.
+        ends = np.append(self.knots_[1:], 1.0)
+        ends[self.offsets_[1:] - 1] = 1.0
+        reached = self.values_ + self.slopes_ * (ends - self.knots_)
+        within = (reached >= -SLACK).all() and (reached <= 1 + SLACK).all()
+        require(within, self, "slopes_", "leads out of [0, 1]")
+        if self.strictly_increasing:
+            falls = (self.slopes_ < 0).any() or (self.values_[inner] < reached[inner - 1] - ROUNDING).any()
+            falls = falls or (self.values_[starts] < self.left_ - ROUNDING).any()
+            require(not falls, self, "values_", "decreases where it must increase")
 
     def _functions(self, columns: Columns) -> list[Piecewise]:
         raise NotImplementedError(type(self).__name__)
 
     def _fit_columns(self, columns: Columns) -> dict[str, Any]:
-        functions = self._functions(columns)
-        left, offsets = np.array([f.left for f in functions]), np.cumsum([0, *(len(f.knots) for f in functions)])
-        parts = {"knots_": [f.knots for f in functions], "values_": [f.values for f in functions]}
-        # Zeros that nobody has written to take no memory.
-        slopes = None if all(f.steps for f in functions) else np.concatenate([f.slopes for f in functions])
-        del functions
-        fitted: dict[str, Any] = {}
-        for name in tuple(parts):  # one after another, so that not all are there twice
-            fitted[name] = np.concatenate(parts.pop(name))
-        fitted["slopes_"] = np.zeros(offsets[-1]) if slopes is None else slopes
-        return fitted | {"left_": left, "offsets_": offsets}
+        return join_functions(self._functions(columns))
 
     def functions(self) -> list[Piecewise]:
         """The learned functions, one for each problem."""
@@ -92,3 +106,17 @@ class PiecewiseMap(BinaryMap):
             arrays = (self.knots_, self.values_, self.slopes_, self.left_, self.offsets_)
             block.kernels.interpolate_columns_into(scores, *arrays, out)
         return out
+
+
+def join_functions(functions: list[Piecewise]) -> dict[str, Any]:
+    """The functions of all problems as fitted attributes, stored end to end; the list is emptied on the way."""
+    left, offsets = np.array([f.left for f in functions]), np.cumsum([0, *(len(f.knots) for f in functions)])
+    parts = {"knots_": [f.knots for f in functions], "values_": [f.values for f in functions]}
+    # Zeros that nobody has written to take no memory.
+    slopes = None if all(f.steps for f in functions) else np.concatenate([f.slopes for f in functions])
+    functions.clear()
+    fitted: dict[str, Any] = {}
+    for name in tuple(parts):  # one after another, so that not all are there twice
+        fitted[name] = np.concatenate(parts.pop(name))
+    fitted["slopes_"] = np.zeros(offsets[-1]) if slopes is None else slopes
+    return fitted | {"left_": left, "offsets_": offsets}

@@ -66,6 +66,7 @@ class PriorShift(CalibrationMap):
 
     injective = True
 
+    _follows_base_rate = False
     _fitted: ClassVar[tuple[str, ...]] = ("log_ratios_",)
 
     log_ratios_: Array

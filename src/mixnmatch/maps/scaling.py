@@ -11,10 +11,13 @@ from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
 from mixnmatch.maps._linear_passes import Problem, gradient_statistic, scaled_rows
 from mixnmatch.maps._linear_solver import ROUGH, Penalty, solve
+from mixnmatch.maps.fitted import check_range
 from mixnmatch.maps.linear import SoftmaxLinear
 
 # Strengths of ODIR that are tried, from strong to weak, up to so many classes.
 PATH, FINE_TO = 10.0 ** np.arange(4.0, -4.5, -0.5), 200
+# Splits of the samples that are tried.
+SPLITS = 21
 # Where there are no rows to choose it on.
 FIXED_STRENGTH = 1.0
 
@@ -199,10 +202,11 @@ class DirichletScaling(SoftmaxLinear):
     Parameters
     ----------
     strength : float, optional
-        The strength lambda. If not given it is chosen on a fifth of the rows from one warm-started path of strengths,
-        and the map is fitted to all rows with it. The path goes down from 10000 by half powers of ten, above 200
-        classes by whole ones from L^4 / 2n on, where the ridge is that of SMS; it ends when a power of ten has brought
-        nothing.
+        The strength lambda. If not given it is chosen on a fifth of the samples from one warm-started path of
+        strengths, and the map is fitted to all samples with it. Samples with equal scores are on the same side of that
+        split: a weight of k equals k repetitions here too, unless almost all scores are equal. The path goes down from
+        10000 by half powers of ten, above 200 classes by whole ones from L^4 / 2n on, where the ridge is that of SMS;
+        it ends when a power of ten has brought nothing.
     loss : {"nll", "brier"}
         What is minimised on the calibration set.
     random_state : int
@@ -250,13 +254,17 @@ class DirichletScaling(SoftmaxLinear):
         if self.strength is not None:
             _check_positive("strength", self.strength)
 
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check_range(self, "strength_", 0.0)
+
     def _fit(self, source: Rows) -> dict[str, Any]:
         problem = self._problem(source)
         strength, start = self.strength, None
         if strength is None:
             strength, start = self._search(source, problem)
         rows = scaled_rows(source, problem)
-        theta, value = solve(rows, problem, self._odir(source, problem, strength), start)
+        theta, value = solve(rows, problem, self._odir(source, problem, strength), start, who=type(self).__name__)
         return {**self._attributes(problem, theta, value, source.n_classes), "strength_": float(strength)}
 
     def _odir(self, source: Rows, problem: Problem, strength: float) -> Penalty:
@@ -267,10 +275,10 @@ class DirichletScaling(SoftmaxLinear):
 
     def _search(self, source: Rows, problem: Problem) -> tuple[float, NDArray[np.float64] | None]:
         """Strength with the least loss on held-out rows, along a path that starts each fit from the one before."""
-        rest = source.fold(0, 5, keep=False, seed=self.random_state)
-        held_out = source.fold(0, 5, keep=True, seed=self.random_state)
-        if min(rest.total_weight(), held_out.total_weight()) <= 0:
+        split = self._split(source)
+        if split is None:
             return FIXED_STRENGTH, None
+        rest, held_out = split
         seen, unseen = scaled_rows(rest, problem), scaled_rows(held_out, problem)
         strengths = _path(source.n_classes, rest.total_weight())
         theta, best, least, kept = None, float(strengths[0]), np.inf, None
@@ -282,6 +290,22 @@ class DirichletScaling(SoftmaxLinear):
             if value < least:
                 best, least, kept = strength, value, theta
         return best, kept
+
+    def _split(self, source: Rows) -> tuple[Rows, Rows] | None:
+        """About four fifths of the samples, and the others; None if there is no such split.
+
+        Samples with equal scores stay together, so that the split does not depend on the order of the samples, nor on
+        whether one is repeated or has a weight. Only where few scores differ are they split by their place.
+        """
+        n = source.total_weight()
+        for shift in range(SPLITS):
+            # The last one goes by the place in the table.
+            by_scores = shift < SPLITS - 1
+            seed = self.random_state + shift if shift and by_scores else self.random_state
+            held_out = source.fold(0, 5, keep=True, seed=seed, by_scores=by_scores)
+            if 0.05 * n <= held_out.total_weight() <= 0.5 * n:
+                return source.fold(0, 5, keep=False, seed=seed, by_scores=by_scores), held_out
+        return None
 
 
 def _path(n_classes: int, n: float) -> NDArray[np.float64]:

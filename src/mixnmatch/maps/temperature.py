@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.along_rows import row_maxima, row_sums
+from mixnmatch._engine.along_rows import picked, row_maxima, row_sums
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
+from mixnmatch.maps._solve import LEAST_MEAN, STEEPEST, certify, minimise_scalar
 from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
+from mixnmatch.maps.fitted import check_range
 
 LOSSES = ("nll", "brier")
 # Rows that a first, cheap look at the data takes.
 LOOK = 1024
 # Inverse temperatures this many times smaller than the spread of the scores are as good as zero.
 FLOOR = 1e-6
-# A mean log loss below this cannot be told from zero: the data are separable and no temperature is the best.
-SEPARABLE = 1e-9
-# Scores that differ only if they are multiplied by more than this are the same score.
-STEEPEST = 1e15
 
 
 class TemperatureScaling(CalibrationMap):
@@ -47,9 +47,10 @@ class TemperatureScaling(CalibrationMap):
     loss_ : float
         Mean loss on the calibration set.
     bound_ : str or None
-        "separable" if log loss falls for ever as t goes to 0 (every label has the largest score of its row), "uniform"
-        if it does as t goes to infinity (scores that say nothing, or the opposite); t then is the point from which
-        going on no longer matters.
+        "separable" if log loss falls for ever as t goes to 0 (no label is behind another class): t then is where the
+        mean probability of the label is about (n + 1/2) / (n + 1), which is as much as n samples without an error tell.
+        "uniform" if log loss falls for ever as t goes to infinity (scores that say nothing, or the opposite): t then is
+        so large that going on no longer matters.
     backend_ : str
         Kernels that the fit used.
 
@@ -74,11 +75,11 @@ class TemperatureScaling(CalibrationMap):
 
     accuracy_preserving = True
     injective = True
-    _fitted: ClassVar[tuple[str, ...]] = ("beta_", "log_floor_", "loss_", "bound_", "backend_")
+    _fitted: ClassVar[tuple[str, ...]] = ("beta_", "probability_floor_", "loss_", "bound_", "backend_")
     _block_bytes = ONE_KERNEL_BYTES
 
     beta_: float
-    log_floor_: float
+    probability_floor_: float
     loss_: float
     bound_: str | None
     backend_: str
@@ -97,16 +98,27 @@ class TemperatureScaling(CalibrationMap):
     def _check_params(self) -> None:
         check_loss(self.loss)
 
+    def _check_fitted(self) -> None:
+        check_range(self, "beta_", 0.0)
+        check_range(self, "probability_floor_", 0.0, 1.0)
+
     def _fit(self, source: Rows) -> dict[str, Any]:
-        floor = source.log_floor()
-        beta, loss, bound = fit_beta(source, self.loss, floor)
-        return {"beta_": beta, "log_floor_": floor, "loss_": loss, "bound_": bound, "backend_": source.backend}
+        floor = source.probability_floor()
+        fitted = fit_beta(source, self.loss, floor)
+        certify(type(self).__name__, fitted.residual)
+        return {
+            "beta_": fitted.beta,
+            "probability_floor_": floor,
+            "loss_": fitted.loss,
+            "bound_": fitted.bound,
+            "backend_": source.backend,
+        }
 
     def _proba_into(self, block: Block, out: NDArray[Any]) -> None:
-        block.kernels.softmax_into(block.log_scores(self.log_floor_), self.beta_, out)
+        block.kernels.softmax_into(block.log_scores(self.probability_floor_), self.beta_, out)
 
     def _log_proba(self, block: Block) -> NDArray[np.float64]:
-        return log_softmax(np.asarray(self.beta_ * block.log_scores(self.log_floor_), dtype=np.float64))
+        return log_softmax(np.asarray(self.beta_ * block.log_scores(self.probability_floor_), dtype=np.float64))
 
 
 def check_loss(loss: str) -> None:
@@ -136,31 +148,110 @@ def log_softmax(u: NDArray[np.float64]) -> NDArray[np.float64]:
     return u
 
 
-def fit_beta(
-    source: Rows, loss: str, floor: float, *, tolerance: float | None = None
-) -> tuple[float, float, str | None]:
-    """Inverse temperature with the least loss, the mean loss there, and the end of (0, inf) it ran to, if any.
+@dataclass(frozen=True)
+class Fitted:
+    """An inverse temperature, the mean loss there, the end of (0, inf) it ran to if any, and what is left to gain."""
+
+    beta: float
+    loss: float
+    bound: str | None = None
+    residual: float = 0.0
+
+
+def fit_beta(source: Rows, loss: str, floor: float, *, tolerance: float | None = None) -> Fitted:
+    """Inverse temperature with the least loss.
 
     A search ends with a Newton step shorter than ``tolerance`` times beta; what is left is about its square.
     """
-    n = source.total_weight()
     source = source.as_log_odds(floor)
     look = source.look(LOOK)
-
-    def nll(rows: Rows) -> Callable[[float], NDArray[np.float64]]:
-        return lambda beta: rows.total(_nll_statistic, beta, floor)
-
-    start = 1.0
-    if look is not source or loss == "brier":
-        start, _, _ = _newton(nll(look), 1.0, look.total_weight(), tolerance=1e-2)
     # Float32 kernels round beta: evaluated where rounding changes nothing, one last Newton step is exact enough.
     single = source.scores.dtype == np.float32 and not source.chain
     tolerance = tolerance or (1e-5 if single else 1e-10)
+    # At beta = 0 nothing is saturated: the curvature there gives the scale of the scores, whatever it is.
+    curvature = look.total(_nll_statistic, 0.0, floor)[2]
+    if curvature <= 0:  # constant scores, in the first look at least
+        curvature = source.total(_nll_statistic, 0.0, floor)[2]
+    if curvature <= 0:
+        statistic = _nll_statistic if loss == "nll" else _brier_statistic
+        return Fitted(1.0, float(source.total(statistic, 1.0, floor)[0] / source.total_weight()))
+    unit = min(float(np.sqrt(look.total_weight() / curvature)), STEEPEST)  # spread of the scores is 1 / unit
+    starts = [unit]
+    if look is not source or loss == "brier":
+        first = _fit_nll(look, unit, unit, floor, tolerance=1e-2)
+        starts = [first.beta, unit] if first.bound == "uniform" else [first.beta]
     if loss == "nll":
-        return _newton(nll(source), start, n, tolerance=tolerance, single=single)
-    beta = _brier_beta(source, look, start, floor, tolerance, single)
-    value = source.total(_brier_statistic, beta, floor)[0]
-    return beta, float(value / n), None
+        return _fit_nll(source, starts[0], unit, floor, tolerance=tolerance, single=single)
+    return _fit_brier(source, look, starts, unit, floor, tolerance=tolerance, single=single)
+
+
+def _fit_nll(
+    source: Rows, start: float, unit: float, floor: float, *, tolerance: float, single: bool = False
+) -> Fitted:
+    """Least log loss, which is convex in beta, and its two ends: uniform and separable."""
+    n, low = source.total_weight(), FLOOR * unit
+
+    def statistic(beta: float) -> NDArray[np.float64]:
+        return source.total(_nll_statistic, beta, floor)
+
+    search = partial(minimise_scalar, statistic, tolerance=tolerance, single=single, reach=16.0, low=low)
+    target = certain_loss(n) * n
+
+    def enough(value: float, promised: float, moved: float) -> bool:
+        """Whether it is time to look up if all labels lead or tie: long steps gain nothing any more."""
+        return value <= target or (promised <= 1e-6 * value and moved > 0.01)
+
+    found = search(start, enough=enough)
+    if found.end == "high":
+        separable = _separable_beta(source, statistic, found.beta, floor)
+        if separable is not None:
+            return separable
+        found = search(found.beta)
+    bound = {"low": "uniform", "high": "separable", None: None}[found.end]
+    residual = 0.0 if bound else found.promised / max(found.value, LEAST_MEAN * n)
+    return Fitted(found.beta, float(found.value / n), bound, residual)
+
+
+def certain_loss(n: float) -> float:
+    """Mean log loss of a map that may be right on all of n samples: Jeffreys' probability (n + 1/2) / (n + 1)."""
+    return float(np.log1p(0.5 / (n + 0.5)))
+
+
+def _separable_beta(
+    source: Rows, statistic: Callable[[float], NDArray[np.float64]], beta: float, floor: float
+) -> Fitted | None:
+    """Inverse temperature for samples of which every label leads or ties; None if some label is behind."""
+    from scipy.optimize import brentq
+
+    behind, ties = source.total(_order_statistic, floor)
+    if behind > 0:
+        return None
+    n = source.total_weight()
+    target = certain_loss(n) * n
+
+    def excess(log_beta: float) -> float:
+        value = float(statistic(float(np.exp(log_beta)))[0]) - ties
+        return float(np.log(max(value, 1e-300) / target))
+
+    low = high = float(np.log(beta))
+    while excess(low) < 0:
+        low, high = low - 1.0, low
+    while excess(high) > 0 and high < np.log(STEEPEST):
+        low, high = high, high + 1.0
+    if low < high < np.log(STEEPEST):
+        low = brentq(excess, low, high, xtol=1e-12, rtol=1e-12)
+    found = float(np.exp(low))
+    return Fitted(found, float(statistic(found)[0] / n), "separable")
+
+
+def _order_statistic(block: Block, floor: float) -> NDArray[np.float64]:
+    """Weight of the samples whose label is behind another class, and log loss of ties at temperature 0."""
+    x = block.log_scores(floor)
+    if not len(x):
+        return np.zeros(2)
+    top = row_maxima(x)
+    ties = np.log(row_sums((x == top[:, None]).astype(np.float64)))
+    return block.weighted_sum(np.stack([(picked(x, block.y) < top).astype(np.float64), ties]))
 
 
 def _nll_statistic(block: Block, beta: float, floor: float) -> NDArray[np.float64]:
@@ -178,72 +269,34 @@ def _brier_statistic(block: Block, beta: float, floor: float) -> NDArray[np.floa
     return block.weighted_sum(np.stack([1 - 2 * p_y + square, 2 * (slope - slope_y), 2 * (bend - bend_y)]))
 
 
-def _newton(
-    statistic: Callable[[float], NDArray[np.float64]],
-    start: float,
-    n: float,
-    *,
-    tolerance: float,
-    single: bool = False,
-) -> tuple[float, float, str | None]:
-    """Minimise a convex function of beta > 0, given its value, slope and curvature, by Newton steps in a bracket."""
-    low, high, beta = 0.0, np.inf, start
-    for _ in range(200):
-        beta = float(np.float32(beta)) if single else beta
-        value, slope, curvature = statistic(beta)
-        mean = float(value / n)
-        if slope == 0 and curvature == 0:  # constant scores: every temperature is as good
-            return beta, mean, None
-        if slope < 0 and (mean <= SEPARABLE or beta >= STEEPEST):
-            return beta, mean, "separable"
-        low, high = (beta, high) if slope < 0 else (low, beta)
-        if low == 0 and beta * np.sqrt(curvature / n) < FLOOR:
-            return beta, mean, "uniform"
-        step = beta - slope / curvature if curvature > 0 else np.inf
-        if abs(step - beta) <= tolerance * beta:
-            return float(step), mean, None
-        following = float(np.clip(step, max(low, beta / 16), min(high, beta * 16)))
-        if following in (low, high):  # Newton left the bracket: halve it instead
-            following = 0.5 * (low + high)
-        beta = following
-    return beta, mean, None
-
-
-def _brier_beta(source: Rows, look: Rows, start: float, floor: float, tolerance: float, single: bool) -> float:
+def _fit_brier(
+    source: Rows, look: Rows, starts: list[float], unit: float, floor: float, *, tolerance: float, single: bool
+) -> Fitted:
     """Zero of the slope of the squared error next to the best node of a grid in log beta."""
+    n, low = source.total_weight(), FLOOR * unit
 
-    def value(beta: float) -> float:
-        return float(look.total(_brier_statistic, beta, floor)[0])
+    def on(rows: Rows) -> Callable[[float], NDArray[np.float64]]:
+        return lambda beta: rows.total(_brier_statistic, beta, floor)
 
-    centre = best_node(value, start)
+    _, centre = min(best_node(lambda beta: float(on(look)(beta)[0]), start, low) for start in starts)
     if look is not source:
-        centre = descend(lambda beta: look.total(_brier_statistic, beta, floor), centre, tolerance=1e-2, single=single)
-    return descend(lambda beta: source.total(_brier_statistic, beta, floor), centre, tolerance=tolerance, single=single)
+        centre = minimise_scalar(on(look), centre, tolerance=1e-2, single=single, low=low).beta
+    found = minimise_scalar(on(source), centre, tolerance=tolerance, single=single, low=low)
+    if found.end == "high" or found.value <= LEAST_MEAN * n:
+        # The squared error vanishes on the way up: the log loss says how certain the samples let the map be.
+        by_nll = _fit_nll(source, found.beta, unit, floor, tolerance=tolerance, single=single)
+        if by_nll.bound == "separable":
+            return replace(by_nll, loss=float(on(source)(by_nll.beta)[0] / n))
+    bound = {"low": "uniform", "high": "separable", None: None}[found.end]
+    residual = 0.0 if bound else found.promised / max(found.value, LEAST_MEAN * n)
+    return Fitted(found.beta, found.value / n, bound, residual)
 
 
-def descend(statistic: Callable[[float], Any], start: float, *, tolerance: float, single: bool) -> float:
-    """Minimum near ``start`` of a function of beta, given its value, slope and curvature.
-
-    Newton steps; where the function is not convex or they wander off, a search for a zero of the slope.
-    """
-    beta = start
-    for _ in range(12):
-        beta = float(np.float32(beta)) if single else beta
-        _, slope, curvature = statistic(beta)[:3]
-        step = -slope / curvature if curvature > 0 else np.inf
-        if abs(step) <= tolerance * beta:
-            return float(beta + step)
-        if abs(step) > 0.5 * beta:
-            break
-        beta += step
-    return root_of_slope(lambda b: float(statistic(b)[1]), start)
-
-
-def best_node(value: Callable[[float], float], start: float) -> float:
-    """Node of the grid ``start * 2^k`` with the least value; the grid moves on while its best node is at an end."""
+def best_node(value: Callable[[float], float], start: float, low: float) -> tuple[float, float]:
+    """Least value on the grid ``start * 2^k``, and where; the grid moves on while its best node is at an end."""
     known: dict[int, float] = {}
     centre = 0
-    while abs(centre) < 60 and start * 2.0**centre < STEEPEST:
+    while low <= start * 2.0**centre <= STEEPEST:
         for k in range(centre - 2, centre + 3):
             if k not in known:
                 known[k] = value(start * 2.0**k)
@@ -251,66 +304,4 @@ def best_node(value: Callable[[float], float], start: float) -> float:
         if min(known) < best < max(known):
             break
         centre = best
-    return start * 2.0**best
-
-
-def root_of_slope(slope: Callable[[float], float], centre: float) -> float:
-    """Zero of a slope near ``centre`` where a minimum is: a rough search, and interpolation on a fixed lattice."""
-    rough = _secant(slope, centre)
-    if rough is None:
-        rough = _bracketed(slope, centre)
-    # Three nodes around the root, on a lattice that does not depend on the last digits of the search: the parabola
-    # through their slopes has its zero within 1e-10 of the exact one.
-    middle = lattice(rough)
-    nodes = middle * np.array([1 - 2.0**-10, 1.0, 1 + 2.0**-10])
-    slopes = np.array([slope(float(b)) for b in nodes])
-    if slopes[0] >= 0 or slopes[2] <= 0:  # flat, or at an end: nothing to interpolate
-        return rough
-    roots = np.polynomial.Polynomial.fit(nodes, slopes, 2).roots()
-    real = roots[np.abs(roots.imag) < 1e-9 * middle].real
-    return float(real[np.argmin(np.abs(real - middle))]) if real.size else middle
-
-
-def lattice(beta: float) -> float:
-    """``beta`` rounded to 12 bits, so that nearby searches end on the same number and float32 holds it exactly."""
-    mantissa, exponent = np.frexp(beta)
-    return float(np.ldexp(np.round(np.ldexp(mantissa, 12)), exponent - 12))
-
-
-def _secant(slope: Callable[[float], float], centre: float) -> float | None:
-    """Secant steps in log beta, down to 1e-4; None where the slope does not rise or the steps wander off."""
-    a, b = np.log(centre), np.log(centre) + 0.05
-    at_a, at_b = slope(centre), slope(float(np.exp(b)))
-    for _ in range(10):
-        rise = (at_b - at_a) / (b - a)
-        if rise <= 0:
-            return None
-        following = b - at_b / rise
-        if abs(following - np.log(centre)) > 1:
-            return None
-        if abs(following - b) < 1e-4:
-            return float(np.exp(following))
-        a, at_a, b, at_b = b, at_b, following, slope(float(np.exp(following)))
-    return None
-
-
-def _bracketed(slope: Callable[[float], float], centre: float) -> float:
-    """Brent's method between two betas with slopes of opposite signs; an end of the search if there are none."""
-    from scipy.optimize import brentq
-
-    low, high = centre / 2, centre * 2
-    at_low, at_high = slope(low), slope(high)
-    for _ in range(60):
-        if at_low <= 0 <= at_high:
-            break
-        if at_low > 0:
-            low, high, at_low, at_high = low / 2, low, slope(low / 2), at_low
-        else:
-            low, high, at_low, at_high = high, high * 2, at_high, slope(high * 2)
-        if high > STEEPEST:
-            return high
-    else:
-        return low if at_low > 0 else high
-    if at_low == at_high:  # constant scores
-        return centre
-    return float(np.exp(brentq(lambda b: slope(float(np.exp(b))), np.log(low), np.log(high), xtol=1e-4)))
+    return known[best], start * 2.0**best

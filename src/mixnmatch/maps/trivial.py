@@ -27,6 +27,7 @@ class Identity(CalibrationMap):
 
     accuracy_preserving = True
     injective = True
+    _follows_base_rate = False
 
     def __init__(self, *, logits: bool = False, classes: Any = None, weights: str = "frequency"):
         self.logits = logits
@@ -58,6 +59,8 @@ class Uniform(CalibrationMap):
     weights : {"frequency", "importance"}
         What sample weights mean.
     """
+
+    _follows_base_rate = False
 
     def __init__(self, *, logits: bool = False, classes: Any = None, weights: str = "frequency"):
         self.logits = logits

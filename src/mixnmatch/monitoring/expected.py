@@ -163,7 +163,10 @@ def _probabilities(scores: Any, fitted: Any, logits: bool, classes: Any) -> tupl
 
 
 def _ranking(ranking: Any, p: Floats) -> Floats:
-    values = np.asarray(read_scores(ranking, logits=True).values, dtype=np.float64)  # only their order matters
+    values = np.asarray(ranking, dtype=np.float64)  # only their order matters
+    if not np.isfinite(values).all():
+        msg = "ranking holds numbers that are not finite"
+        raise ValueError(msg)
     if values.ndim == 1 and p.shape[1] == 2:
         values = np.stack([-values, values], axis=1)
     if values.shape != p.shape:

@@ -22,13 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._documents import checksum, read_document, write_document
+from mixnmatch._map_json import _decode_array, _encode_array
+from mixnmatch._map_json import encode as _encode
 from mixnmatch._version import __version__
 from mixnmatch.monitoring.alternatives import Alternatives, StepSums, shapes
 from mixnmatch.monitoring.intervals import ClassOffset
 from mixnmatch.monitoring.learning import Lessons, lesson_shapes
 from mixnmatch.monitoring.monitor import OPEN_STEPS, Monitor, MonitorState, OpenStep
 from mixnmatch.monitoring.result import StepRecord
-from mixnmatch.persistence import _decode_array, _encode, _encode_array
 
 FORMAT = "mixnmatch-monitor"
 VERSION = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import warnings
 from collections.abc import Callable, Mapping
@@ -12,27 +13,30 @@ from typing import Any
 
 import numpy as np
 
+from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
 from mixnmatch._files import atomic_write
 from mixnmatch._version import __version__
-from mixnmatch.maps.base import read_rows
-from mixnmatch.report import judged, words
+from mixnmatch.maps.registry import METHODS
+from mixnmatch.report import before_after as details
+from mixnmatch.report import decisions, formats, verdicts
 from mixnmatch.report.data import ReportData, Reproduction
-from mixnmatch.selection.comparison import Comparison, compare
-from mixnmatch.selection.evaluated import EvaluationSet, Methods, build_methods, read_evaluation
+from mixnmatch.selection.auto import Auto
+from mixnmatch.selection.comparison import compare
+from mixnmatch.selection.evaluation_set import EvaluationSet, read_evaluation
 from mixnmatch.selection.learning import LearningCurve, learning_curve
+from mixnmatch.selection.methods import LEAST_SAMPLES, Methods, build_methods, check_labels
+from mixnmatch.selection.results import Comparison, MethodResult
+from mixnmatch.selection.verdict import Verdict, more_data
 
 __all__ = ["build_report", "write_report"]
 
 DEFAULT_TITLE = "Calibration report"
-# What is compared if nothing is said, and what is left of it on large tables and with many classes.
-METHODS = ("ts", "ets", "irm", "irm-ets", "irova", "irova-ts", "beta", "vector", "histogram", "sms")
-QUICK_METHODS = ("ts", "ets", "irm", "irova-ts")
+# On larger tables the learning curve has fewer methods and repetitions.
 LARGE_TABLE = 2_000_000
-MANY_CLASSES = 200
-# Methods of the learning curve beside the chosen one.
-CURVE_METHODS = ("ts", "irm", "irova-ts")
-FEWEST_ROWS_FOR_CURVE = 64
+# Methods of the learning curve beside the one of the verdict.
+CURVE_METHODS, CURVE_METHODS_FOR_TWO = ("ts", "irm", "irova-ts"), ("platt", "beta", "isotonic")
+REPETITIONS, FEW_REPETITIONS, LEAST_REPETITIONS = 5, 3, 2
 WORST_CLASSES = 8
 
 Progress = Callable[[int, int, str], None]
@@ -44,7 +48,7 @@ def write_report(
     y: Any,
     *,
     evaluation: tuple[Any, ...] | None = None,
-    method: Any = "ets",
+    method: Any = None,
     methods: Methods | None = None,
     logits: bool = False,
     sample_weight: Any = None,
@@ -66,12 +70,12 @@ def write_report(
     y : array of shape (n,)
         Labels.
     evaluation : tuple (scores, y) or (scores, y, sample_weight), optional
-        Held-out set to judge on. Without them, methods are cross-validated on ``scores``.
-    method : str, map or fitted map
-        What the diagrams show the effect of. A fitted map is judged as it is, on the evaluation rows or else on
-        ``scores``, which it should not have been fitted on.
+        Held-out set to evaluate on. Without it, methods are cross-validated on ``scores``.
+    method : str, map or fitted map, optional
+        The method that is shown in detail; by default the one that the verdict says to use. A fitted map is evaluated
+        as it is, on the held-out set or else on ``scores``, which it should not have been fitted on.
     methods : sequence of short names and maps, or mapping from names to maps, optional
-        What the table compares; by default the main ones, fewer on large tables.
+        What to compare; by default as in :func:`compare`.
     logits : bool
         Whether scores are logits.
     sample_weight : array of shape (n,), optional
@@ -103,8 +107,8 @@ def write_report(
     ...     data = write_report(
     ...         f"{folder}/report.html", sample.logits_cal[:500], sample.labels_cal[:500], methods=["ts"], logits=True
     ...     )
-    >>> data.verdict.level, data.verdict.helps
-    ('bad', 'yes')
+    >>> data.diagnosis.level, data.verdict.method, data.verdict.helps
+    ('bad', 'ts', 'yes')
     """
     from mixnmatch.report.page import render
 
@@ -136,7 +140,7 @@ def build_report(
     y: Any,
     *,
     evaluation: tuple[Any, ...] | None = None,
-    method: Any = "ets",
+    method: Any = None,
     methods: Methods | None = None,
     logits: bool = False,
     sample_weight: Any = None,
@@ -166,30 +170,38 @@ def build_report(
     >>> sample = load_sample()
     >>> data = build_report(sample.logits_cal[:300], sample.labels_cal[:300], methods=["ts"], logits=True)
     >>> data.n_classes, sorted(result.name for result in data.comparison.results)
-    (10, ['ets', 'identity', 'ts'])
+    (10, ['identity', 'ts'])
     """
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
     held_out = None if evaluation is None else read_evaluation(evaluation, source, logits=logits)
-    chosen = judged.choose(method, source, logits=logits)
+    check_labels(source)
+    if held_out is not None:
+        check_labels(held_out, "evaluation labels")
+    asked = None if method is None else details.read_method(method, source, logits=logits)
     step = _steps(progress)
     with warnings.catch_warnings():
         # It was said once, when the weights were read.
         warnings.filterwarnings("ignore", message="sample_weight sums to")
-        step(0, 1, "probabilities before and after", 0, 20)
-        rows = judged.judge(chosen, source, held_out, random_state)
+        step(0, 1, "comparing methods", 0, 40)
+        comparison = _compare(asked, methods, source, held_out, logits, random_state, step)
+        verdict = comparison.verdict
+        chosen = asked or _of_verdict(verdict, methods, source, logits)
+        step(0, 1, "probabilities before and after", 40, 60)
+        rows = details.before_after(chosen, source, held_out, random_state)
         before, after = rows.side("before", random_state), rows.side("after", random_state)
-        step(1, 2, "single classes", 0, 20)
+        step(1, 2, "single classes", 40, 60)
         class_rows = rows.classes(WORST_CLASSES, random_state)
-        comparison = _compare(chosen, methods, source, held_out, logits, random_state, step)
         if chosen.fitted:
             comparison = _with(comparison, rows.result(chosen, after))
         curve = _curve(chosen, source, held_out, logits, random_state, step)
         gain = rows.gain()
+        decided = decisions.measure(rows)
     step(1, 1, "done", 20, 100)
-    subject = _subject(rows, source)
+    subject = _subject(source)
     result = next((result for result in comparison.results if result.name == chosen.name), None)
-    answer = words.more_data(curve, chosen.name)
+    answer = more_data(chosen.name, curve)
     absent = _absent(source)
+    effect = Verdict(chosen.name, "", improvement=rows.improvement())
     return ReportData(
         title=DEFAULT_TITLE if title is None else str(title),
         n_calibration=EvaluationSet.of(source).n,
@@ -200,7 +212,8 @@ def build_report(
         method=chosen.name,
         method_summary=chosen.summary,
         accuracy_preserving=bool(chosen.map.accuracy_preserving),
-        verdict=words.judge(before, after, gain, result, chosen.name, subject),
+        diagnosis=verdicts.diagnose(before, after, result, effect, subject),
+        verdict=verdict.with_outlook(curve) if verdict.method == chosen.name else verdict,
         before=before,
         after=after,
         gain=gain,
@@ -209,11 +222,19 @@ def build_report(
         curve_answer=answer,
         classes=class_rows,
         absent=absent,
-        next_steps=words.next_steps(
-            chosen.name, chosen.fitted, comparison, before, after, curve, answer, class_rows, absent
+        next_steps=verdicts.next_steps(
+            chosen.name, chosen.fitted, verdict, before, after, curve, answer, class_rows, absent
         ),
         reproduction=_reproduction(command, method, methods, source, held_out, logits, random_state),
+        decisions=decided,
     )
+
+
+def _of_verdict(verdict: Verdict, methods: Methods | None, source: Rows, logits: bool) -> details.DetailedMethod:
+    """The method of the verdict, under the name that it has in the comparison."""
+    built = build_methods(methods, source, logits=logits)[verdict.method]
+    summary = METHODS[verdict.method].summary if verdict.method in METHODS else ""
+    return details.DetailedMethod(verdict.method, summary, built, False)
 
 
 def _steps(progress: Progress | None) -> Callable[[int, int, str, int, int], None]:
@@ -232,7 +253,7 @@ def _arrays(source: Rows) -> tuple[Any, ...]:
 
 
 def _compare(
-    chosen: judged.Chosen,
+    asked: details.DetailedMethod | None,
     methods: Methods | None,
     source: Rows,
     held_out: Rows | None,
@@ -241,9 +262,9 @@ def _compare(
     step: Callable[[int, int, str, int, int], None],
 ) -> Comparison:
     scores, labels, weight = _arrays(source)
-    maps = build_methods(_default_methods(source) if methods is None else methods, source, logits=logits)
-    if not chosen.fitted:
-        maps = {chosen.name: chosen.map, **{name: map_ for name, map_ in maps.items() if name != chosen.name}}
+    maps = build_methods(methods, source, logits=logits)
+    if asked is not None and not asked.fitted:
+        maps = {asked.name: asked.map, **{name: map_ for name, map_ in maps.items() if name != asked.name}}
     return compare(
         scores,
         labels,
@@ -251,45 +272,40 @@ def _compare(
         logits=logits,
         sample_weight=weight,
         evaluation=None if held_out is None else _arrays(held_out),
-        cv=judged.FOLDS,
+        cv=details.FOLDS,
         random_state=seed,
-        progress=lambda done, total, name: step(done, total, name, 20, 60),
+        progress=lambda done, total, name: step(done, total, name, 0, 40),
     )
 
 
-def _default_methods(source: Rows) -> tuple[str, ...]:
-    if source.n_entries > LARGE_TABLE:
-        return QUICK_METHODS
-    return tuple(name for name in METHODS if name != "sms" or source.n_classes <= MANY_CLASSES)
-
-
-def _with(comparison: Comparison, result: Any) -> Comparison:
+def _with(comparison: Comparison, result: MethodResult) -> Comparison:
     """A comparison with another result in its place."""
-    good = [found for found in (*comparison.results, result) if found.gain is not None]
-    good.sort(key=lambda found: -float(found.gain))
+    good = [found for found in (*comparison.results, result) if found.nll is not None]
+    good.sort(key=lambda found: math.inf if found.nll is None else float(found.nll))
     return replace(comparison, results=(*good, *comparison.failed))
 
 
 def _curve(
-    chosen: judged.Chosen,
+    chosen: details.DetailedMethod,
     source: Rows,
     held_out: Rows | None,
     logits: bool,
     seed: int,
     step: Callable[[int, int, str, int, int], None],
 ) -> LearningCurve | None:
-    n = EvaluationSet.of(source).n
-    if n < FEWEST_ROWS_FOR_CURVE:
+    if EvaluationSet.of(source).n < LEAST_SAMPLES:
         return None
     large = source.n_entries > LARGE_TABLE
     scores, labels, weight = _arrays(source)
-    others = [name for name in (CURVE_METHODS[:1] if large else CURVE_METHODS) if name != chosen.name]
+    names = CURVE_METHODS_FOR_TWO if source.n_classes == 2 else CURVE_METHODS
+    others = [name for name in (names[:1] if large else names) if name != chosen.name]
     maps: dict[str, Any] = {chosen.name: chosen.map, **{name: name for name in others}}
+    repetitions = FEW_REPETITIONS if isinstance(chosen.map, Auto) else REPETITIONS
     return learning_curve(
         scores,
         labels,
         methods=maps,
-        repetitions=2 if large else 5,
+        repetitions=LEAST_REPETITIONS if large else repetitions,
         evaluation=None if held_out is None else _arrays(held_out),
         logits=logits,
         sample_weight=weight,
@@ -298,8 +314,8 @@ def _curve(
     )
 
 
-def _subject(rows: judged.Judged, source: Rows) -> str:
-    if not rows.vector:
+def _subject(source: Rows) -> str:
+    if source.n_classes != 2:
         return "the confidence in the predicted class"
     name = 1 if source.classes is None else source.classes[1]
     return f"the probability of class {name}"
@@ -310,14 +326,16 @@ def _absent(source: Rows) -> tuple[str, ...]:
     return tuple(str(name) for name in names[source.class_weights() == 0])
 
 
-def _how(chosen: judged.Chosen, source: Rows, held_out: Rows | None, rows: judged.Judged) -> str:
-    n, m = words.rows(EvaluationSet.of(source).n), words.rows(rows.rows.n)
+def _how(chosen: details.DetailedMethod, source: Rows, held_out: Rows | None, rows: details.BeforeAfter) -> str:
+    n, m = formats.samples(EvaluationSet.of(source).n), formats.samples(rows.rows.n)
     if held_out is not None:
         other = "The map came fitted; other methods were" if chosen.fitted else "Methods were"
-        return f"{other} fitted on {n} and judged on {m} that they had not seen."
+        return f"{other} fitted on {n} and evaluated on {m} that they had not seen."
     if chosen.fitted:
-        return f"The map came fitted and was judged on {m}, which it should not have seen; others were cross-validated."
-    return f"Methods were judged by {judged.FOLDS}-fold cross-validation: each of {m} by maps that had not seen it."
+        return (
+            f"The map came fitted and was evaluated on {m}, which it should not have seen; others by cross-validation."
+        )
+    return f"Methods were evaluated on {m} by {details.FOLDS}-fold cross-validation."
 
 
 def _reproduction(
@@ -333,7 +351,8 @@ def _reproduction(
         arguments = ["scores", "y"]
         if held_out is not None:
             arguments.append("evaluation=(evaluation_scores, evaluation_y)")
-        arguments.append(f"method={method!r}" if isinstance(method, str) else "method=fitted_map")
+        if method is not None:
+            arguments.append(f"method={method!r}" if isinstance(method, str) else "method=fitted_map")
         if methods is not None:
             plain = all(isinstance(name, str) for name in methods) and not isinstance(methods, Mapping)
             arguments.append(f"methods={list(methods)!r}" if plain else "methods=methods")
@@ -347,9 +366,11 @@ def _reproduction(
 
     notes = (
         "Calibration error: residual kernel estimate, first power; interval and p-value by resampling.",
-        f"Reliability: residual kernel smoothing, 95% pointwise band; {judged.BINS} equal bins with Wilson intervals.",
-        "Calibration gain: reduction of the Brier score, with a Student t interval over rows.",
-        f"Single classes: {judged.CLASS_RESAMPLES} resamples for each p-value.",
+        f"Reliability: residual kernel smoothing, 95% pointwise band; {details.BINS} equal bins with Wilson intervals.",
+        "Brier score: squared error summed over classes; with two classes, twice the number of scikit-learn.",
+        "Calibration gain: reduction of the Brier score, with a Student t interval over samples.",
+        "Verdict: the simplest of the methods that are statistically tied with the best by log loss (Hsu, 5% level).",
+        f"Single classes: {details.CLASS_RESAMPLES} resamples for each p-value.",
     )
     versions = (
         ("mixnmatch", __version__),
@@ -358,4 +379,4 @@ def _reproduction(
         ("SciPy", scipy.__version__),
         ("scikit-learn", sklearn.__version__),
     )
-    return Reproduction(command, versions, seed, judged.fingerprint(source, held_out), notes)
+    return Reproduction(command, versions, seed, details.fingerprint(source, held_out), notes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,10 +12,14 @@ from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.evaluation.reliability import ReliabilityCurve
 from mixnmatch.evaluation.result import CalibrationError
-from mixnmatch.selection.comparison import Comparison
 from mixnmatch.selection.learning import LearningCurve
+from mixnmatch.selection.results import Comparison
+from mixnmatch.selection.verdict import Verdict
 
-__all__ = ["ClassRow", "NextStep", "ReportData", "Reproduction", "Side", "Verdict"]
+if TYPE_CHECKING:
+    from mixnmatch.report.decisions import DecisionSection
+
+__all__ = ["ClassRow", "Diagnosis", "NextStep", "ReportData", "Reproduction", "Side"]
 
 
 class _Plain:
@@ -27,28 +31,25 @@ class _Plain:
 
 
 @dataclass(frozen=True)
-class Verdict(_Plain):
-    """The answer, in words.
+class Diagnosis(_Plain):
+    """Whether the scores are calibrated, in words.
 
     Attributes
     ----------
     level : {"good", "slight", "bad", "unclear"}
-        Calibrated; off, but by little; not calibrated; or too few rows to tell.
+        Calibrated; significantly miscalibrated, but by little; not calibrated; or too few samples to tell.
     headline : str
         Whether the scores are calibrated, in a few words.
-    how_sure : str
-        The evidence for that.
+    evidence : str
+        The error, its interval and the test.
     effect : str
-        What the chosen method does.
-    helps : {"yes", "no", "harms"}
-        Whether it lowers the Brier score beyond doubt, not so, or raises it.
+        What the method changes.
     """
 
     level: str
     headline: str
-    how_sure: str
+    evidence: str
     effect: str
-    helps: str
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,8 @@ class ClassRow(_Plain):
     ----------
     name : str
         The class.
-    rows : float
-        Rows of it that were evaluated on (sum of weights).
+    samples : float
+        Samples of it that were evaluated on (sum of weights).
     before, after : float
         Class-wise calibration error.
     p_before, p_after : float
@@ -97,7 +98,7 @@ class ClassRow(_Plain):
     """
 
     name: str
-    rows: float
+    samples: float
     before: float
     after: float
     p_before: float
@@ -149,35 +150,39 @@ class ReportData(_Plain):
     title : str
         What the report is about.
     n_calibration, n_evaluation, n_classes : int
-        Rows of positive weight to calibrate with and to evaluate on, and classes.
+        Samples of positive weight to calibrate with and to evaluate on, and classes.
     how : str
-        Which rows the results rest on.
+        Which samples the results rest on.
     subject : str
-        What is judged: the confidence in the predicted class, or the probability of one class.
+        What the error is about: the confidence in the predicted class, or the probability of the positive class.
     method, method_summary : str
-        Name of the chosen method, and what it is.
+        Name of the method that is shown in detail, the one of the verdict unless another was asked for, and what it is.
     accuracy_preserving : bool
         Whether it promises never to change the predicted class.
+    diagnosis : Diagnosis
+        Whether the scores are calibrated.
     verdict : Verdict
-        The answer.
+        Which method to use.
     before, after : Side
-        The scores as given, and after the chosen method.
+        The scores as given, and after the method.
     gain : CalibrationGain
-        Calibration gain of the chosen method.
+        Calibration gain of the method.
     comparison : Comparison
-        Methods, ranked by calibration gain.
+        Methods, ranked by a proper score.
     curve : LearningCurve or None
-        Results over the number of calibration rows.
+        Results over the number of calibration samples.
     curve_answer : str
-        Whether more calibration data would help.
+        Whether more calibration samples would help the method.
     classes : tuple of ClassRow
         The worst classes before calibration, the worst first.
     absent : tuple of str
-        Classes without a row to calibrate with.
+        Classes without a calibration sample.
     next_steps : tuple of NextStep
         What to do next.
     reproduction : Reproduction
         How to make the report again.
+    decisions : DecisionSection
+        What decisions cost, and the coverage that a target risk allows.
     """
 
     title: str
@@ -189,6 +194,7 @@ class ReportData(_Plain):
     method: str
     method_summary: str
     accuracy_preserving: bool
+    diagnosis: Diagnosis
     verdict: Verdict
     before: Side
     after: Side
@@ -200,6 +206,7 @@ class ReportData(_Plain):
     absent: tuple[str, ...]
     next_steps: tuple[NextStep, ...]
     reproduction: Reproduction
+    decisions: DecisionSection
 
 
 def plain(value: Any) -> Any:

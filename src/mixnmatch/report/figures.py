@@ -9,10 +9,10 @@ from typing import Any
 from mixnmatch.evaluation.reliability import ReliabilityCurve
 from mixnmatch.report import svg
 from mixnmatch.report.data import ClassRow, Side
+from mixnmatch.report.formats import count, number, percent
 from mixnmatch.report.svg import Panel
-from mixnmatch.report.words import count, number, percent
-from mixnmatch.selection.comparison import Comparison, MethodResult
 from mixnmatch.selection.learning import CurvePoint, LearningCurve
+from mixnmatch.selection.results import Comparison, MethodResult
 
 TENTHS = tuple((k / 5, f"{k / 5:g}") for k in range(6))
 HALVES = ((0.0, "0"), (0.5, "0.5"), (1.0, "1"))
@@ -51,7 +51,7 @@ def reliability(side: Side, other: Side, *, which: str, title: str) -> Figure:
         svg.line(main.points(x, y), f"curve line-{which}"),
         svg.element("g", _bins(main, side.bins, which), class_="bins"),
         _density(density, curve, which),
-        svg.label("Density of the rows", density.left, density.top - 7, class_="tick"),
+        svg.label("Density of the samples", density.left, density.top - 7, class_="tick"),
     ]
     noun = "right" if top else "observed"
     hover = tuple(
@@ -164,7 +164,7 @@ def learning(curve: LearningCurve, order: list[str], measure: str, title: str) -
     clip = svg.element("clipPath", frame, id=f"clip-{measure}")
     parts = [
         clip,
-        svg.x_axis(panel, [(math.log2(s), count(s)) for s in curve.sizes], "Calibration rows", drop=46.0),
+        svg.x_axis(panel, [(math.log2(s), count(s)) for s in curve.sizes], "Calibration samples", drop=46.0),
         svg.y_axis(panel, texts, f"{dict(MEASURES)[measure]}, lower is better"),
     ]
     hover: list[tuple[float, float, str, str]] = []
@@ -199,7 +199,7 @@ def _series(
             low, high = panel.y(value - spread), panel.y(value + spread)
             made.append(svg.element("line", x1=x, x2=x, y1=low, y2=high, class_=f"whisker line {class_}"))
         made.append(svg.marker(place, x, y, f"dot {class_}"))
-        shown.append((x, y, f"{point.method}|{count(point.size)} rows|{dict(MEASURES)[measure].lower()} {text}"))
+        shown.append((x, y, f"{point.method}|{count(point.size)} samples|{dict(MEASURES)[measure].lower()} {text}"))
     return "".join(made), shown
 
 

@@ -16,11 +16,11 @@ from mixnmatch.monitoring.advice import TEXTS
 from mixnmatch.monitoring.result import clearest, e_text
 from mixnmatch.report import svg
 from mixnmatch.report.figures import Figure
+from mixnmatch.report.formats import count, number, percent
 from mixnmatch.report.page import _section, _swatch, whole_page
 from mixnmatch.report.svg import Panel
 from mixnmatch.report.tables import _heading
 from mixnmatch.report.tables import _table as _whole_table
-from mixnmatch.report.words import count, number, percent
 
 # Classes whose offsets are drawn over time, and rows of tables.
 SERIES, MOST_CLASSES, MOST_ROWS = 4, 50, 400

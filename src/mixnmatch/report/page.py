@@ -10,13 +10,14 @@ from html import escape
 from importlib import resources
 from typing import Any
 
-from mixnmatch.report import figures, svg, tables
+from mixnmatch.report import decisions, figures, svg, tables
 from mixnmatch.report.data import ReportData
-from mixnmatch.report.words import count, level, number, percent, span
+from mixnmatch.report.formats import count, number, percent, span
+from mixnmatch.report.verdicts import level, sentence
 
 LEVELS = {
     "good": ("✓", "calibrated"),
-    "slight": ("≈", "slightly off"),
+    "slight": ("≈", "slightly miscalibrated"),
     "bad": ("✕", "not calibrated"),
     "unclear": ("?", "cannot tell"),
 }
@@ -25,6 +26,7 @@ SECTIONS = (
     ("methods", "Methods"),
     ("more-data", "More data?"),
     ("worst-classes", "Classes"),
+    ("decisions", "Decisions"),
     ("next", "What to do next"),
     ("reproduce", "Reproduce"),
 )
@@ -54,6 +56,7 @@ def render(data: ReportData) -> str:
             _methods(data),
             _learning(data, hover),
             _classes(data, hover),
+            _section("decisions", "Decisions", decisions.section(data.decisions, data.method, hover)),
             _next(data),
             _reproduce(data),
             "</main>",
@@ -110,7 +113,7 @@ def _header(data: ReportData) -> str:
 
 def _footer(data: ReportData) -> str:
     version = escape(dict(data.reproduction.versions)["mixnmatch"])
-    return f"<footer><p>Made by mixnmatch {version}. This file loads nothing from anywhere.</p></footer>"
+    return f"<footer><p>Made by mixnmatch {version}. This file makes no network requests.</p></footer>"
 
 
 def _pill(of: str, after: str = "") -> str:
@@ -128,19 +131,27 @@ def _verdict(data: ReportData) -> str:
     cards = [
         _card("Calibration error", percent, before.error, after.error),
         _card("Log loss", _three, before.nll, after.nll),
-        _card("Brier score", _three, before.brier, after.brier),
+        _card("Brier score (sum over classes)", _three, before.brier, after.brier),
         _card("Accuracy", percent, before.accuracy, after.accuracy),
     ]
     what = "the scores as they are" if data.method == "identity" else f"after {escape(data.method)}"
     return (
-        f'<section id="verdict" class="verdict {data.verdict.level}" aria-labelledby="verdict-h">'
-        f'<p class="status">{_pill(data.verdict.level)} <span aria-hidden="true">→</span> '
+        f'<section id="verdict" class="verdict {data.diagnosis.level}" aria-labelledby="verdict-h">'
+        f'<p class="status">{_pill(data.diagnosis.level)} <span aria-hidden="true">→</span> '
         f"{_pill(level(data.after.error), what)}</p>"
-        f'<h2 id="verdict-h">{escape(data.verdict.headline)}</h2>'
-        f"<p>{escape(data.verdict.how_sure)}</p><p>{escape(data.verdict.effect)}</p>"
+        f'<h2 id="verdict-h">{escape(data.diagnosis.headline)}</h2>'
+        f"<p>{escape(data.diagnosis.evidence)}</p><p>{escape(data.diagnosis.effect)}</p>"
+        f'<p class="answer">{escape(data.verdict.headline)}</p>{_reasons(data)}'
         f'<div class="cards" role="list">{"".join(cards)}</div>'
         '<p class="note">Below each number its 95% interval.</p></section>'
     )
+
+
+def _reasons(data: ReportData) -> str:
+    """What the verdict rests on."""
+    pairs = [(heading, sentence(text)) for heading, text in data.verdict.lines()]
+    listed = "".join(f"<div><dt>{escape(heading)}</dt><dd>{escape(text)}</dd></div>" for heading, text in pairs)
+    return f'<dl class="facts">{listed}</dl>' if listed else ""
 
 
 def _three(value: float | None) -> str:
@@ -177,8 +188,8 @@ def _reliability(data: ReportData, hover: dict[str, Any]) -> str:
     what = "predictions were right" if data.before.error.notion == "top-label" else "the class was the true one"
     intro = (
         f"Each curve shows how often {what}, given {escape(data.subject)}. On the dashed diagonal scores mean what "
-        "they say: below it they promise too much, above it too little. The density shows where the rows are, on a "
-        "square-root scale."
+        "they say: below it they are overconfident, above it underconfident. The density shows where the samples are, "
+        "on a square-root scale."
     )
     controls = _controls(
         "What the diagrams show",
@@ -202,18 +213,19 @@ def _checkbox(name: str, text: str, *, on: bool = False, swatch: str = "", value
 
 
 def _methods(data: ReportData) -> str:
+    notion = data.before.error.notion
     text = (
-        "The calibration gain is the reduction of the Brier score by a method: positive where it helps. Methods are "
-        "ranked by it, and never by an estimate of the calibration error, which can be gamed. Those tagged “best/tied” "
-        "are not told apart from the best by a row-by-row comparison. An asterisk marks those that may change "
-        "the predicted class. The error is the top-label calibration error."
+        f"Methods are ranked by {data.verdict.score}, a proper score, and never by an estimate of the calibration "
+        "error, which can rank them upside down. The calibration gain is the decrease of the Brier score. Methods "
+        "tagged “best/tied” are statistically tied with the best. An asterisk marks those that may change the "
+        f"predicted class. The ECE is the {notion} calibration error."
     )
-    controls = _controls("Rows", _checkbox("preserving-only", "only methods that never change the predicted class"))
+    controls = _controls("Filter", _checkbox("preserving-only", "only methods that never change the predicted class"))
     return _section("methods", "Which method", f"<p>{text}</p>{controls}{tables.methods(data)}")
 
 
 def _learning(data: ReportData, hover: dict[str, Any]) -> str:
-    answer = f'<p class="answer">{escape(data.curve_answer)}</p>'
+    answer = f'<p class="answer">{escape(sentence(data.curve_answer))}.</p>'
     if data.curve is None:
         return _section("more-data", "Would more calibration data help?", answer)
     names = data.curve.methods
@@ -278,7 +290,7 @@ def _classes(data: ReportData, hover: dict[str, Any]) -> str:
     absent = ""
     if data.absent:
         shown = ", ".join(escape(name) for name in data.absent[:20]) + (" …" if len(data.absent) > 20 else "")
-        absent = f'<p class="note">No calibration rows: {shown} ({count(len(data.absent))} in all).</p>'
+        absent = f'<p class="note">No calibration samples: {shown} ({count(len(data.absent))} in all).</p>'
     key = (
         '<ul class="legend"><li><span class="line before" aria-hidden="true"></span>before</li>'
         f'<li><span class="line after" aria-hidden="true"></span>after {escape(data.method)}</li></ul>'
@@ -302,8 +314,8 @@ def _next(data: ReportData) -> str:
 def _reproduce(data: ReportData) -> str:
     made = data.reproduction
     facts = [
-        ("Calibration rows", count(data.n_calibration)),
-        ("Rows judged", count(data.n_evaluation)),
+        ("Calibration samples", count(data.n_calibration)),
+        ("Samples evaluated", count(data.n_evaluation)),
         ("Classes", count(data.n_classes)),
         ("Method shown", data.method + (f" ({data.method_summary})" if data.method_summary else "")),
         ("Seed", str(made.random_state)),

@@ -5,26 +5,24 @@ from __future__ import annotations
 import math
 from html import escape
 
+from mixnmatch.decisions.selective import SelectiveCoverage
 from mixnmatch.evaluation.reliability import ReliabilityCurve
 from mixnmatch.report.data import ClassRow, ReportData
 from mixnmatch.report.figures import gain_bar, gain_scale
-from mixnmatch.report.judged import CLASS_RESAMPLES
+from mixnmatch.report.formats import count, interval, number, p_value, percent, span
 from mixnmatch.report.svg import thinned
-from mixnmatch.report.words import SIGNIFICANCE, count, interval, number, percent, span
-from mixnmatch.selection.comparison import MethodResult
+from mixnmatch.report.verdicts import SIGNIFICANCE
 from mixnmatch.selection.learning import LearningCurve
+from mixnmatch.selection.results import MethodResult
 
 # Rows of the table that stands for a curve.
 CURVE_ROWS = 12
-
-# The smallest p-value that the resamples of a class allow.
-FLOOR = 1 / (CLASS_RESAMPLES + 1)
 
 Column = tuple[str, str]
 
 
 def methods(data: ReportData) -> str:
-    """All methods, ranked by calibration gain; the script of the page makes it sortable."""
+    """All methods, ranked by the score that decides; the script of the page makes it sortable."""
     columns: tuple[Column, ...] = (
         ("Method", "text"),
         ("Calibration gain", "number"),
@@ -33,7 +31,7 @@ def methods(data: ReportData) -> str:
         ("Log loss", "number"),
         ("Brier score", "number"),
         ("Accuracy", "number"),
-        ("Error", "number"),
+        ("ECE", "number"),
         ("Fit (s)", "number"),
     )
     head = "".join(_heading(text, kind) for text, kind in columns)
@@ -46,7 +44,7 @@ def methods(data: ReportData) -> str:
         preserving = "yes" if result.accuracy_preserving else "no"
         body.append(f'<tr data-preserving="{preserving}"{chosen}>{cells}</tr>')
     caption = (
-        f"Methods, the largest calibration gain first. {escape(data.comparison.how[:1].upper())}"
+        f"Methods, the lowest {data.verdict.score} first. {escape(data.comparison.how[:1].upper())}"
         f"{escape(data.comparison.how[1:])}."
     )
     return _table("methods", caption, head, "".join(body))
@@ -97,7 +95,7 @@ def classes(rows: tuple[ClassRow, ...]) -> str:
     """The worst classes."""
     columns: tuple[Column, ...] = (
         ("Class", "text"),
-        ("Rows", "number"),
+        ("Samples", "number"),
         ("Error before", "number"),
         ("p before", "number"),
         ("Error after", "number"),
@@ -110,7 +108,7 @@ def classes(rows: tuple[ClassRow, ...]) -> str:
     for row in rows:
         cells = [
             f'<th scope="row"><span class="name">{escape(row.name)}</span></th>',
-            _number(row.rows, count(row.rows)),
+            _number(row.samples, count(row.samples)),
             _number(row.before, percent(row.before)),
             _p_value(row.p_before),
             _number(row.after, percent(row.after)),
@@ -139,7 +137,7 @@ def reliability(curve: ReliabilityCurve, caption: str) -> str:
 
 def learning(curve: LearningCurve) -> str:
     """All points of the learning curves."""
-    titles = ("Method", "Rows", "Log loss", "Brier score", "Accuracy", "Top-label error", "Repetitions")
+    titles = ("Method", "Samples", "Log loss", "Brier score", "Accuracy", "ECE", "Repetitions")
     head = "".join(_heading(text, "") for text in titles)
     body = "".join(
         f'<tr><th scope="row">{escape("uncalibrated" if p.method == "identity" else p.method)}</th>'
@@ -148,6 +146,24 @@ def learning(curve: LearningCurve) -> str:
         for p in curve.points
     )
     return _table("", escape(f"Learning curves: {curve.how}."), head, body)
+
+
+def coverages(rows: tuple[SelectiveCoverage, ...]) -> str:
+    """Coverage that target risks allow."""
+    titles = ("Error rate at most", "Coverage", "Confidence from", "Errors among them", "Limit")
+    head = "".join(_heading(text, "") for text in titles)
+    body = "".join(
+        f'<tr><th scope="row">{percent(row.target)}</th><td>{percent(row.coverage)}</td>'
+        f"<td>{percent(row.threshold)}</td><td>{percent(row.risk)}</td>"
+        f"<td>{percent(row.bound) if row.met else '–'}</td></tr>"
+        for row in rows
+    )
+    caption = (
+        "After calibration: how many samples can be predicted at a target error rate, each target with 95% confidence "
+        "(binomial limits, corrected for the choice of the threshold). A coverage of 0: there are too few samples, or "
+        "too many errors, to promise it."
+    )
+    return _table("coverage", caption, head, body)
 
 
 def _heading(text: str, kind: str) -> str:
@@ -161,7 +177,7 @@ def _number(value: float | None, text: str, after: str = "") -> str:
 
 
 def _p_value(p: float) -> str:
-    text = f"≤ {p:.2g}" if p <= FLOOR else f"{p:.2g}"
+    text = p_value(p).removeprefix("p ").removeprefix("= ")
     return _number(p, f"<strong>{text}</strong>" if p < SIGNIFICANCE else text)
 
 

@@ -4,20 +4,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mixnmatch.selection.comparison import Comparison, MethodResult, compare
+    from mixnmatch.selection.comparison import compare
     from mixnmatch.selection.display import ComparisonDisplay, LearningCurveDisplay
     from mixnmatch.selection.learning import CurvePoint, LearningCurve, learning_curve
     from mixnmatch.selection.recommendation import Recommendation, recommend
+    from mixnmatch.selection.results import Comparison, MethodResult
+    from mixnmatch.selection.verdict import Verdict, decide
 
 _HOME_OF = {
-    "Comparison": "comparison",
+    "Comparison": "results",
     "ComparisonDisplay": "display",
     "CurvePoint": "learning",
     "LearningCurve": "learning",
     "LearningCurveDisplay": "display",
-    "MethodResult": "comparison",
+    "MethodResult": "results",
     "Recommendation": "recommendation",
+    "Verdict": "verdict",
     "compare": "comparison",
+    "decide": "verdict",
     "learning_curve": "learning",
     "recommend": "recommendation",
 }
@@ -30,7 +34,9 @@ __all__ = [
     "LearningCurveDisplay",
     "MethodResult",
     "Recommendation",
+    "Verdict",
     "compare",
+    "decide",
     "learning_curve",
     "recommend",
 ]

@@ -10,15 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.folds import check_folds
+from mixnmatch._engine.folds import check_folds, fold_of
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.fitted import check_shape, check_simplex, require
 from mixnmatch.maps.keep_winner import keep_winner
 from mixnmatch.maps.trivial import Identity
 
 if TYPE_CHECKING:
     from mixnmatch.selection.candidates import Candidate
     from mixnmatch.selection.crossfit import Bench
+    from mixnmatch.selection.stacking import Objective
+    from mixnmatch.selection.verdict import Verdict
 
 Array = NDArray[np.float64]
 # Choices are made on at most about so many rows; the members are then fitted to all.
@@ -73,6 +76,9 @@ class Auto(CalibrationMap):
     loss_, gain_, gain_error_ : float
         The mean loss of the stack on rows that its members had not seen (the weights had), by how much it is below
         that of the identity, and the standard error of the difference.
+    verdict_ : str
+        The verdict on the candidates and the stack, as text; see :func:`mixnmatch.selection.decide`. Stacks of the
+        unrestricted kind enter it with weights that were chosen without the fold of each sample.
     cost_ : float
         Seconds that the fit took.
 
@@ -113,7 +119,14 @@ class Auto(CalibrationMap):
         "loss_",
         "gain_",
         "gain_error_",
+        "verdict_",
         "cost_",
+    )
+    _fitted_later: ClassVar[dict[str, Any]] = {"verdict_": ""}
+
+    # Below the number of rows that allows choosing, nothing is known of the candidates.
+    _unknown: ClassVar[frozenset[str]] = frozenset(
+        {"loss_", "gain_", "gain_error_", "candidate_losses_", "candidate_gains_", "candidate_errors_"}
     )
 
     members_: list[CalibrationMap]
@@ -128,6 +141,7 @@ class Auto(CalibrationMap):
     loss_: float
     gain_: float
     gain_error_: float
+    verdict_: str
     cost_: float
 
     def __init__(
@@ -169,6 +183,15 @@ class Auto(CalibrationMap):
             msg = f"time_budget must be a positive number of seconds or None, got {budget!r}"
             raise ValueError(msg)
 
+    def _check_fitted(self) -> None:
+        check_simplex(self, "member_weights_", len(self.members_))
+        require((self.member_weights_ > 0).all(), self, "member_weights_", "has a member without weight")
+        for member in self.members_:
+            require(member.n_classes_ == self.n_classes_, self, "members_", "has a map of other classes")
+        for name in self._fitted:
+            if name.startswith("candidate_"):
+                check_shape(self, name, len(self.candidates_))
+
     def _fit(self, source: Rows) -> dict[str, Any]:
         from mixnmatch.selection.candidates import STAGES, menu, within
         from mixnmatch.selection.crossfit import Bench, held, with_one_floor
@@ -187,7 +210,7 @@ class Auto(CalibrationMap):
         tried, outputs, seconds = self._try(bench, candidates, began)
         dropped += [candidate for candidate in candidates if candidate not in tried]
         preserving = [all(maps[name].accuracy_preserving for name in candidate.names) for candidate in tried]
-        report = self._weigh(outputs, bench.source, np.flatnonzero(preserving))
+        report = self._weigh(outputs, bench.source, np.flatnonzero(preserving), [candidate.name for candidate in tried])
         weights = report["candidate_weights_"]
         chosen = [(candidate, weight) for candidate, weight in zip(tried, weights, strict=True) if weight > 0]
         members = [_member(candidate, whole, bench) for candidate, _ in chosen]
@@ -221,7 +244,9 @@ class Auto(CalibrationMap):
             seconds.append(time.perf_counter() - start)
         return tried, outputs, seconds
 
-    def _weigh(self, outputs: list[Rows], given: Rows, preserving: NDArray[np.intp]) -> dict[str, Any]:
+    def _weigh(
+        self, outputs: list[Rows], given: Rows, preserving: NDArray[np.intp], names: list[str]
+    ) -> dict[str, Any]:
         """Weights of the candidates, the identity being the first of them, and how they did."""
         from mixnmatch.selection.crossfit import kept_losses, objective
         from mixnmatch.selection.stacking import Difference, stack
@@ -240,9 +265,11 @@ class Auto(CalibrationMap):
             if loss.mean(alone) < loss.weight @ stacked / loss.weight.sum():
                 weights, stacked = alone, loss.rows(alone)
         gain = Difference.of(rows[0], stacked, loss.weight)
+        verdict = self._verdict(loss, given, np.stack(rows, axis=1), stacked, names, preserving)
         if not gain.mean > 0:  # do no harm
             weights, gain = single[0], gains[0]
         return {
+            "verdict_": str(verdict),
             "candidate_weights_": weights,
             "candidate_losses_": np.array([loss.mean(one) for one in single]),
             "candidate_gains_": np.array([difference.mean for difference in gains]),
@@ -251,6 +278,33 @@ class Auto(CalibrationMap):
             "gain_": gain.mean,
             "gain_error_": gain.standard_error,
         }
+
+    def _verdict(
+        self,
+        loss: Objective,
+        given: Rows,
+        losses: Array,
+        stacked: Array,
+        names: list[str],
+        preserving: NDArray[np.intp],
+    ) -> Verdict:
+        """The verdict on the candidates and the stack, which is called "auto"."""
+        from mixnmatch.selection.evaluation_set import LossTable
+        from mixnmatch.selection.stacking import cross_fitted_losses
+        from mixnmatch.selection.verdict import decide_by_losses
+
+        fold = fold_of(range(len(losses)), self.cv, self.random_state)
+        if not self.accuracy_preserving and len(np.unique(fold)) > 1:
+            stacked = cross_fitted_losses(loss, fold)
+        table = np.column_stack([losses, stacked])
+        unknown = np.full_like(table, math.nan)
+        nll, brier = (table, unknown) if self.scoring == "nll" else (unknown, table)
+        weights = given.class_weights()
+        return decide_by_losses(
+            LossTable((*names, "auto"), nll, brier, loss.weight, fold, class_weights=weights, evaluated=weights),
+            scoring=self.scoring,
+            allowed=[*(names[k] for k in preserving), "auto"] if self.accuracy_preserving else None,
+        )
 
     def _as_identity(self, source: Rows, dropped: list[Candidate], began: float) -> dict[str, Any]:
         """The answer where rows are too few to choose by."""
@@ -268,8 +322,16 @@ class Auto(CalibrationMap):
             "loss_": math.nan,
             "gain_": 0.0,
             "gain_error_": math.nan,
+            "verdict_": "Leave the scores as they are: there are too few samples to choose a map.",
             "cost_": time.perf_counter() - began,
         }
+
+    def _members_of(self, block: Block) -> list[tuple[str, Array, float]]:
+        """Name, probabilities and weight of each member."""
+        parts = [np.exp(member._log_proba(block)) for member in self.members_]
+        used = [name for name, w in zip(self.candidates_, self.candidate_weights_, strict=True) if w > 0]
+        names = used if len(used) == len(parts) else [type(member).__name__ for member in self.members_]
+        return list(zip(names, parts, self.member_weights_.tolist(), strict=True))
 
     def _log_proba(self, block: Block) -> Array:
         parts = zip(self.members_, np.log(self.member_weights_), strict=True)
@@ -282,7 +344,7 @@ class Auto(CalibrationMap):
 
     def summary(self) -> str:
         """What was tried, how it did on rows it had not seen, what it weighs and what it cost, as an aligned table."""
-        from mixnmatch.selection.text import table
+        from mixnmatch.selection.text_table import table
 
         columns = ("candidate", "weight", self.scoring, "gain", "std. error", "seconds")
         rows = [
@@ -304,6 +366,8 @@ class Auto(CalibrationMap):
         )
         if self.dropped_:
             lines.append("dropped for lack of time: " + ", ".join(self.dropped_))
+        if self.verdict_:
+            lines += ["", self.verdict_]
         return "\n".join(lines)
 
 

@@ -10,8 +10,8 @@ from sklearn.base import clone
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import row_ranges, run_blocks
-from mixnmatch._engine.rows import SMALLEST_PROBABILITY, Rows
-from mixnmatch._engine.scores import Scores
+from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import SMALLEST_PROBABILITY, Scores
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.composition import Composition, CrossFitted
 from mixnmatch.maps.keep_winner import keep_winner
@@ -46,7 +46,7 @@ def with_one_floor(source: Rows) -> Rows:
     table = source.scores
     if table.logits or source.chain or source.folds or source.index is not None or source.n_entries > HELD_ENTRIES:
         return source
-    floor = source.log_floor()
+    floor = source.probability_floor()
     blocks = list(source.map_blocks(lambda block: block))
     values = np.concatenate([np.log(np.maximum(block.probabilities(), floor), dtype=np.float64) for block in blocks])
     return Rows(Scores(values, True), source.labels, source.weight, classes=source.classes)

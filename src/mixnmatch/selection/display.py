@@ -9,8 +9,8 @@ import numpy as np
 from mixnmatch._drawing import COLOURS, GREY, look, new_axes, without_frame
 
 if TYPE_CHECKING:
-    from mixnmatch.selection.comparison import Comparison
     from mixnmatch.selection.learning import LearningCurve
+    from mixnmatch.selection.results import Comparison
 
 __all__ = ["ComparisonDisplay", "LearningCurveDisplay"]
 

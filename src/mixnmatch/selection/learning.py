@@ -1,4 +1,4 @@
-"""Learning curves: how good methods are with fewer calibration rows, and whether more would help."""
+"""Learning curves: how good methods are with fewer calibration samples, and whether more would help."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
-from mixnmatch.maps.base import CalibrationMap, read_rows
+from mixnmatch.evaluation.notion import default_notion
+from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
-from mixnmatch.selection.evaluated import EvaluationSet, Methods, build_methods, read_evaluation
-from mixnmatch.selection.text import table
+from mixnmatch.selection.evaluation_set import EvaluationSet, read_evaluation
+from mixnmatch.selection.methods import Methods, build_methods
+from mixnmatch.selection.text_table import table
 
 if TYPE_CHECKING:
     from mixnmatch.selection.display import LearningCurveDisplay
@@ -24,10 +27,10 @@ __all__ = ["CurvePoint", "LearningCurve", "learning_curve"]
 
 MEASURES = ("nll", "brier", "accuracy", "error")
 DEFAULT_METHODS = ("ts", "ets", "irm", "irova-ts", "sms")
-# Sizes are halved from the largest one, at most so often and not below so many rows.
+# Sizes are halved from the largest one, at most so often and not below so many samples.
 MOST_SIZES = 6
-FEWEST_ROWS = 32
-# Share of the rows that are set aside to evaluate on, where no others are given.
+FEWEST_SAMPLES = 32
+# Share of the samples that are set aside to evaluate on, where no others are given.
 HELD_OUT = 1 / 3
 # A change by less than this share of the log loss is not worth the labels.
 WORTHWHILE = 1e-3
@@ -37,18 +40,19 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One method fitted on so many rows: means over repetitions and their standard errors.
+    """One method fitted on so many samples: means over repetitions and their standard errors.
 
     Attributes
     ----------
     method : str
         Name of the method.
     size : int
-        Rows that it was fitted on.
+        Samples that it was fitted on.
     nll, brier, accuracy, error : float
-        Means of log loss, Brier score, accuracy and top-label calibration error on other rows.
+        Means of log loss, Brier score, accuracy and calibration error (of the positive class if there are two classes,
+        otherwise of the predicted class) on other samples.
     nll_error, brier_error, accuracy_error, error_error : float
-        Standard errors of these over repetitions. Repetitions share rows, so they are rather too small.
+        Standard errors of these over repetitions. Repetitions share samples, so they are rather too small.
     repetitions : int
         Repetitions that succeeded.
     """
@@ -72,20 +76,22 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Whether more rows would help a method.
+    """Whether more calibration samples would help a method.
 
     Attributes
     ----------
     method : str
         Name of the method.
     last_gain : float
-        By how much the log loss fell when the rows were last increased.
+        By how much the log loss fell at the last increase of the calibration set.
     standard_error : float
         Standard error of that difference, paired over repetitions.
     next_gain : float
-        What as large an increase again should bring, if the excess loss falls like 1 / n.
+        What an increase by the same factor should bring, if the excess loss falls like 1 / n.
     verdict : {"yes", "no", "unclear"}
-        Whether more rows would help.
+        Whether more samples would help.
+    sizes : tuple of int
+        Sizes of the calibration set before and after the last increase.
     """
 
     method: str
@@ -93,35 +99,39 @@ class Outlook:
     standard_error: float
     next_gain: float
     verdict: str
+    sizes: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, ready for JSON."""
-        return {key: (value if not _missing(value) else None) for key, value in vars(self).items()}
+        made = {key: (value if not _missing(value) else None) for key, value in vars(self).items()}
+        return made | {"sizes": list(self.sizes)}
 
     def __str__(self) -> str:
+        if math.isnan(self.last_gain):
+            return (
+                f"unclear: there are too few samples to compare calibration sets of different sizes for {self.method}"
+            )
+        step = f"going from {self.sizes[0]} to {self.sizes[1]} samples" if len(self.sizes) == 2 else "the last increase"
+        spread = "" if math.isnan(self.standard_error) else f" (standard error {self.standard_error:.4f})"
+        way = "lowered" if self.last_gain > 0 else "raised"
+        change = f"{step} {way} the log loss of {self.method} by {abs(self.last_gain):.4f}{spread}"
         if self.verdict == "yes":
-            text = f"yes: the last increase lowered the log loss by {self.last_gain:.2g}"
-            return f"{text} (std. error {self.standard_error:.1g}); as much again should bring {self.next_gain:.1g}"
-        if self.verdict == "no":
-            return f"no: the last increase changed the log loss by {0 - self.last_gain:+.2g}, which is next to nothing"
-        return (
-            f"unclear: the last increase changed the log loss by {0 - self.last_gain:+.2g}, "
-            f"with a standard error of {self.standard_error:.1g}"
-        )
+            return f"yes: {change}; the next such step should lower it by about {self.next_gain:.4f}"
+        return f"{self.verdict}: {change}"
 
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """Results of methods over the number of calibration rows.
+    """Results of methods over the number of calibration samples.
 
     Attributes
     ----------
     points : tuple of CurvePoint
         By method and then by size.
     outlooks : tuple of Outlook
-        For each method, whether more rows would help.
+        For each method, whether more samples would help.
     sizes : tuple of int
-        Numbers of rows.
+        Numbers of samples.
     how : str
         What the results rest on, in words.
     failures : dict
@@ -144,7 +154,7 @@ class LearningCurve:
         return tuple(point for point in self.points if point.method == method)
 
     def outlook(self, method: str) -> Outlook:
-        """Whether more rows would help a method."""
+        """Whether more samples would help a method."""
         return next(outlook for outlook in self.outlooks if outlook.method == method)
 
     def to_dict(self) -> dict[str, Any]:
@@ -158,7 +168,7 @@ class LearningCurve:
         }
 
     def plot(self, measure: str = "nll", *, ax: Any = None) -> LearningCurveDisplay:
-        """Draw a measure over the number of rows; see :class:`LearningCurveDisplay`.
+        """Draw a measure over the number of samples; see :class:`LearningCurveDisplay`.
 
         Parameters
         ----------
@@ -172,9 +182,14 @@ class LearningCurve:
         return LearningCurveDisplay(self, measure).plot(ax)
 
     def __str__(self) -> str:
-        header = ("method", "rows", "nll", "std. error", "brier", "accuracy", "error")
+        header = ("method", "samples", "log loss", "std. error", "Brier", "accuracy", "ECE")
         rows = [
-            (p.method, str(p.size), *(f"{value:.4f}" for value in (p.nll, p.nll_error, p.brier, p.accuracy, p.error)))
+            (
+                p.method,
+                str(p.size),
+                *(f"{value:.4f}" for value in (p.nll, p.nll_error, p.brier, p.accuracy)),
+                f"{100 * p.error:.2f}%",
+            )
             for p in self.points
         ]
         lines = [self.how, table(header, rows), "Would more calibration data help?"]
@@ -189,6 +204,7 @@ def learning_curve(
     *,
     methods: Methods | None = None,
     sizes: Sequence[int] | None = None,
+    most_sizes: int = MOST_SIZES,
     repetitions: int = 5,
     evaluation: tuple[Any, ...] | None = None,
     logits: bool = False,
@@ -197,7 +213,7 @@ def learning_curve(
     random_state: int = 0,
     progress: Progress | None = None,
 ) -> LearningCurve:
-    """Fit methods on more and more rows and evaluate them on others.
+    """Fit methods on more and more samples and evaluate them on others.
 
     Parameters
     ----------
@@ -208,12 +224,14 @@ def learning_curve(
     methods : sequence of short names and maps, or mapping from names to maps, optional
         By default TS, ETS, IRM, IROvA-TS and SMS. The identity always takes part.
     sizes : sequence of int, optional
-        Numbers of rows to fit on; by default the largest number that there is, halved up to five times.
+        Numbers of samples to fit on; by default the largest number that there is, halved a few times.
+    most_sizes : int
+        How many sizes there are at most, if they are not given.
     repetitions : int
-        How often rows are drawn. Smaller sets of a repetition are part of the larger ones, so that differences between
-        sizes are paired.
+        How often samples are drawn. Smaller sets of a repetition are part of the larger ones, so that differences
+        between sizes are paired.
     evaluation : tuple (scores, y) or (scores, y, sample_weight), optional
-        Held-out set. By default a third of the rows, drawn anew in every repetition, is set aside.
+        Held-out set. By default a third of the samples, drawn anew in every repetition, is set aside.
     logits, sample_weight, classes
         As for :func:`compare`.
     random_state : int
@@ -224,12 +242,12 @@ def learning_curve(
     Returns
     -------
     LearningCurve
-        Means and standard errors by method and size, and for each method whether more rows would help.
+        Means and standard errors by method and size, and for each method whether more samples would help.
 
     Notes
     -----
-    The excess loss of a parametric map falls like 1 / n. Then doubling the rows again gains half of what the last
-    doubling did, and infinitely many rows gain as much as it did.
+    The excess loss of a parametric map falls like 1 / n. Then doubling the samples again gains half of what the last
+    doubling did, and infinitely many samples gain as much as it did.
 
     Examples
     --------
@@ -240,12 +258,12 @@ def learning_curve(
     True
     """
     _check(repetitions, sizes)
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes)
+    source = door.rows(scores, y, sample_weight, logits=logits, classes=classes)
     other = None if evaluation is None else read_evaluation(evaluation, source, logits=logits)
     maps = build_methods(DEFAULT_METHODS if methods is None else methods, source, logits=logits)
     usable = EvaluationSet.of(source).index
     most = len(usable) if other is not None else math.floor(len(usable) * (1 - HELD_OUT))
-    steps = _sizes(sizes, most)
+    steps = _sizes(sizes, most, most_sizes)
     found: dict[tuple[str, int], list[tuple[float, ...] | None]] = {}
     failures: dict[str, str] = {}
     total, done = repetitions * len(steps) * len(maps), 0
@@ -256,16 +274,16 @@ def learning_curve(
             part = _subset(source, np.sort(order[:size]))
             for name, unfitted in maps.items():
                 if progress is not None:
-                    progress(done, total, f"{name}, {size} rows")
+                    progress(done, total, f"{name}, {size} samples")
                 done += 1
                 try:
                     result: tuple[float, ...] | None = _evaluate(unfitted, part, rows)
                 except Exception as error:
-                    failures[f"{name} at {size} rows"] = " ".join(f"{type(error).__name__}: {error}".split())
+                    failures[f"{name} at {size} samples"] = " ".join(f"{type(error).__name__}: {error}".split())
                     result = None
                 found.setdefault((name, size), []).append(result)
-    where = "other rows" if other is not None else "a third of the rows, drawn anew each time"
-    how = f"{repetitions} repetitions of up to {most} calibration rows, evaluated on {where}"
+    where = "held-out samples" if other is not None else "a third of the samples, drawn anew each time"
+    how = f"{repetitions} repetitions of up to {most} calibration samples, evaluated on {where}"
     points = tuple(_point(name, size, found[name, size]) for name in maps for size in steps)
     outlooks = tuple(_outlook(name, steps, found) for name in maps)
     return LearningCurve(points, outlooks, tuple(steps), how, failures)
@@ -276,19 +294,19 @@ def _check(repetitions: Any, sizes: Sequence[int] | None) -> None:
         msg = f"repetitions must be a number from 1 on, got {repetitions!r}"
         raise ValueError(msg)
     if sizes is not None and (len(sizes) == 0 or min(sizes) < 1):
-        msg = f"sizes must be numbers of rows from 1 on, got {sizes!r}"
+        msg = f"sizes must be numbers of samples from 1 on, got {sizes!r}"
         raise ValueError(msg)
 
 
-def _sizes(sizes: Sequence[int] | None, most: int) -> list[int]:
+def _sizes(sizes: Sequence[int] | None, most: int, most_sizes: int) -> list[int]:
     if most < 1:
-        msg = "there are too few rows for a learning curve: at least two are needed"
+        msg = "there are too few samples for a learning curve: at least two are needed"
         raise ValueError(msg)
     if sizes is None:
-        halved = [most >> k for k in range(MOST_SIZES)]
-        return sorted({size for size in halved if size >= FEWEST_ROWS} or {most})
+        halved = [most >> k for k in range(most_sizes)]
+        return sorted({size for size in halved if size >= FEWEST_SAMPLES} or {most})
     if max(sizes) > most:
-        msg = f"sizes go up to {max(sizes)}, but there are only {most} rows to fit on"
+        msg = f"sizes go up to {max(sizes)}, but there are only {most} samples to fit on"
         raise ValueError(msg)
     return sorted({int(size) for size in sizes})
 
@@ -302,14 +320,15 @@ def _subset(source: Rows, index: NDArray[np.intp]) -> Rows:
 
 
 def _evaluate(unfitted: CalibrationMap, part: Rows, rows: EvaluationSet) -> tuple[float, ...]:
-    """Log loss, Brier score, accuracy and top-label error on other rows."""
+    """Log loss, Brier score, accuracy and calibration error on other samples."""
     from mixnmatch.evaluation.error import calibration_error
 
     fitted = calibration_map(clone(unfitted, safe=False))._fit_source(part)
     p = fitted.predict_proba(rows.scores())
     losses = rows.losses(p)
     means = [float(np.average(v, weights=rows.weight)) for v in (losses.nll, losses.brier, losses.right)]
-    return (*means, float(calibration_error(p, rows.labels, sample_weight=rows.weight)))
+    error = calibration_error(p, rows.labels, notion=default_notion(p.shape[1]), sample_weight=rows.weight)
+    return (*means, float(error))
 
 
 def _point(name: str, size: int, results: list[tuple[float, ...] | None]) -> CurvePoint:
@@ -345,7 +364,7 @@ def _outlook(name: str, steps: list[int], found: dict[tuple[str, int], list[tupl
         verdict = "yes"
     else:
         verdict = "no" if at_most <= matters else "unclear"
-    return Outlook(name, mean, error, coming, verdict)
+    return Outlook(name, mean, error, coming, verdict, (steps[-2], steps[-1]))
 
 
 def _missing(value: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +12,14 @@ from numpy.typing import NDArray
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.prepared import Prepared
 from mixnmatch._engine.rows import Rows
+from mixnmatch.maps._solve import Point
 from mixnmatch.maps.summary import CELLS, cells
-from mixnmatch.selection.stacking import minimise
+from mixnmatch.selection.stacking import newton_on_simplex
 
 Array = NDArray[np.float64]
 # The mean log-likelihood is maximised to within this, by the bound of `PriorLikelihood.gap`.
 TOLERANCE = 1e-9
-NEWTON_STEPS, EM_STEPS, ROUNDS = 50, 500, 5
+EM_STEPS, ROUNDS = 500, 5
 # Steps of EM before the first Newton step, the number of classes up to which all take part in it, and how close to a
 # role in the mixture others must be to do so.
 WARM_UP, ALL_TO, NEARLY = 10, 50, 1e-2
@@ -66,12 +68,39 @@ def _joint_moments(rows: Relative, priors: Array, noise: Array) -> tuple[Array, 
     return z_weighted.sum(axis=0), z_weighted.T @ z, (z_weighted.T * (r @ noise)) @ z
 
 
+class Convex(Protocol):
+    """A convex function of weights on the simplex, and not negative."""
+
+    def mean(self, priors: Array, /) -> float:
+        """Value."""
+        ...
+
+    def model(self, priors: Array, /) -> tuple[Array, Array]:
+        """Gradient and Hessian."""
+        ...
+
+
+def minimise(objective: Convex, free: NDArray[np.intp], start: Array) -> Array:
+    """Weights with the least value among those that are zero outside ``free``."""
+
+    def whole(weights: Array) -> Array:
+        found = np.zeros_like(start)
+        found[free] = weights
+        return found
+
+    def at(weights: Array) -> Point:
+        gradient, hessian = objective.model(whole(weights))
+        return Point(weights, objective.mean(whole(weights)), gradient[free], hessian[np.ix_(free, free)])
+
+    return whole(newton_on_simplex(at, start[free] / start[free].sum()).point.theta)
+
+
 @dataclass(frozen=True)
 class PriorLikelihood:
     r"""Mean negative log-likelihood of class priors, :math:`-\frac1n \sum_i \log \sum_k \pi_k\, q_{ik} / \pi^s_k`.
 
-    It is convex in the priors; q are calibrated probabilities and :math:`\pi^s` the priors that they assume. It is an
-    objective that :func:`mixnmatch.selection.stacking.minimise` takes.
+    It is convex in the priors; q are calibrated probabilities and :math:`\pi^s` the priors that they assume.
+    Likelihoods are divided by the largest of their row, which adds a constant and makes it not negative.
     """
 
     rows: Prepared
@@ -93,11 +122,6 @@ class PriorLikelihood:
     def n(self) -> float:
         """Weight of all samples."""
         return self.rows.source.total_weight()
-
-    @property
-    def weight(self) -> Array:
-        """Weight of all samples, as one."""
-        return np.array([self.n])
 
     def mean(self, priors: Array) -> float:
         """Mean loss."""
@@ -136,7 +160,7 @@ class PriorLikelihood:
             start = np.zeros_like(priors)
             start[free] = np.maximum(priors[free], 1e-6)
             start /= start.sum()
-            priors = minimise(self, free, 0.0, NEWTON_STEPS, start)
+            priors = minimise(self, free, start)
             for _ in range(EM_STEPS):
                 ratio = -self.model(priors)[0]
                 gap = max(0.0, float(np.log(ratio.max())))
@@ -172,11 +196,6 @@ class Fixed:
         """Number of the other classes."""
         return self.whole.n_members - 1
 
-    @property
-    def weight(self) -> Array:
-        """Weight of all samples, as one."""
-        return self.whole.weight
-
     @cached_property
     def _embedding(self) -> Array:
         """The matrix that takes shares of the other classes to priors of all classes."""
@@ -202,7 +221,7 @@ class Fixed:
             shares = np.zeros(self.n_members)
             shares[free] = 1.0
         else:
-            shares = minimise(self, free, 0.0, NEWTON_STEPS, start)
+            shares = minimise(self, free, start)
         return self.mean(shares), shares
 
 

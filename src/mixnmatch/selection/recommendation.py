@@ -1,4 +1,4 @@
-"""The guidelines of the paper's Appendix G made executable, with evidence from the user's own data beside them."""
+"""Recommend a method: the verdict on the user's data, beside the guidelines of the paper's Appendix G."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
-from mixnmatch.evaluation.result import CalibrationError
-from mixnmatch.maps.base import read_rows
-from mixnmatch.selection.comparison import Comparison, compare
+from mixnmatch.evaluation.notion import default_notion
+from mixnmatch.evaluation.result import CalibrationError, p_text
+from mixnmatch.selection.comparison import compare
 from mixnmatch.selection.learning import LearningCurve, learning_curve
+from mixnmatch.selection.methods import LEAST_SAMPLES, MATRIX_TO, Methods, build_methods, check_labels, default_methods
+from mixnmatch.selection.results import Comparison, wrapped
+from mixnmatch.selection.verdict import Verdict, decide
 
 __all__ = ["Recommendation", "recommend"]
 
@@ -19,115 +23,115 @@ __all__ = ["Recommendation", "recommend"]
 MANY_CLASSES = 32
 # Its small model, LeNet-5, has 6e4 parameters; the smallest of its large ones, DenseNet-40, 1e6.
 LARGE_MODEL = 250_000
-# A model is poorly calibrated if the test says that it is not calibrated and its top-label error is at least this.
+# A model is poorly calibrated if it is significantly miscalibrated and its error is at least this.
 POOR_ERROR = 0.03
-# Its data-rich cases start at 5000 rows, and at 25 rows a class (ImageNet).
-RICH_ROWS = 5000
-RICH_ROWS_A_CLASS = 25
-# A class with fewer rows than this says next to nothing about a map of its own.
-FEW_ROWS_A_CLASS = 10
-LEAST_ROWS_FOR_CURVE = 64
-# Seconds for each of the fits of auto that the evidence takes.
-AUTO_SECONDS = 20.0
+# Its data-rich cases start at 5000 samples and 25 of each class, on average. The rarest class counts here; by chance
+# it has about half of the average, so half of these numbers are asked of it.
+RICH_SAMPLES = 2500
+RICH_SAMPLES_A_CLASS = 12
+# The learning curve of a recommendation only compares half of the samples with all of them.
+REPETITIONS, REPETITIONS_OF_AUTO = 5, 3
 
 Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What the paper's guidelines say, what the data say, and what to do.
+    """The verdict on the data, what the paper's guidelines say, and the evidence.
 
     Attributes
     ----------
-    method : str
-        What to use.
-    why : str
-        Why, in a sentence.
+    verdict : Verdict
+        Which method to use, why, and what to beware of; the same value that ``compare`` and the report show.
     guideline, guideline_reason : str
         The method that Appendix G recommends, and its reason.
     agree : bool
-        Whether the data do not contradict the guideline: its method is not told apart from the best.
-    data_best : str
-        The method with the largest cross-validated calibration gain among those allowed.
+        Whether the data do not contradict the guideline: its method is statistically tied with the best.
     complexity : {"low", "moderate", "high"}
-        Complexity of the calibration task.
+        Complexity of the calibration task, by the number of classes and the size of the model.
     data_rich : bool
-        Whether the calibration set is large for the number of classes.
-    n_rows, rows_per_class, fewest : float
-        Size of the calibration set, its mean per class, and the smallest class.
+        Whether the calibration set is large for the number of classes; the rarest class counts.
+    n_samples, rarest : float
+        Size of the calibration set, and of its rarest class.
     n_classes : int
         Number of classes.
     preserve_accuracy : bool
-        Whether the most probable class may not change.
+        Whether the predicted classes must not change.
     model_size : float or None
         Parameters of the model, if given.
     error : CalibrationError
-        Top-label error of the uncalibrated scores, with its interval and the test of "it is calibrated".
+        Calibration error of the uncalibrated scores, with its interval and the test of "it is calibrated".
     metric : str
         Which metric to use for what.
-    enough : {"yes", "no", "unclear"}
-        Whether the calibration set is big enough for the method recommended.
-    enough_reason : str
-        The evidence for that.
-    cautions : tuple of str
-        What else should be known.
     evidence : Comparison
-        Cross-validated comparison of the paper's methods, SMS and auto.
+        The comparison of methods that the verdict rests on.
     curve : LearningCurve or None
-        Learning curve of the method recommended, and of the paper's.
+        Learning curve of the method to use.
     """
 
-    method: str
-    why: str
+    verdict: Verdict
     guideline: str
     guideline_reason: str
     agree: bool
-    data_best: str
     complexity: str
     data_rich: bool
-    n_rows: float
-    rows_per_class: float
-    fewest: float
+    n_samples: float
+    rarest: float
     n_classes: int
     preserve_accuracy: bool
     model_size: float | None
     error: CalibrationError
     metric: str
-    enough: str
-    enough_reason: str
-    cautions: tuple[str, ...]
     evidence: Comparison
     curve: LearningCurve | None
 
+    @property
+    def method(self) -> str:
+        """The method to use."""
+        return self.verdict.method
+
+    @property
+    def why(self) -> str:
+        """Why, in a sentence."""
+        return self.verdict.why
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, ready for JSON."""
-        made: dict[str, Any] = {}
+        made: dict[str, Any] = {"method": self.method, "why": self.why}
         for key, value in vars(self).items():
             made[key] = value.to_dict() if hasattr(value, "to_dict") else value
-        made["cautions"] = list(self.cautions)
         return made
 
     def __str__(self) -> str:
-        size = f"{self.n_classes} classes, {self.n_rows:g} rows ({self.rows_per_class:.3g} a class)"
-        lines = [
-            f"Use {self.method}: {self.why}",
-            "",
-            f"The task      {size}, top-label error {self.error}",
-            f"              complexity {self.complexity}, data {'rich' if self.data_rich else 'limited'}",
-            f"The paper     {self.guideline}: {self.guideline_reason}",
-            f"The data      {self.data_best} has the largest calibration gain; "
-            + ("the paper's choice is not told apart from it" if self.agree else "the paper's choice is behind it"),
-            f"The metric    {self.metric}",
-            f"More data?    {self.enough_reason}",
+        size = f"{self.n_classes} classes, {self.n_samples:g} samples, {self.rarest:g} of the rarest class"
+        agreement = "statistically tied with the best" if self.agree else "significantly worse than the best"
+        if not self.verdict.decided:
+            agreement = "cannot be checked with so few samples"
+        facts = [
+            ("Task", f"{size}; {self.complexity} complexity, {'rich' if self.data_rich else 'limited'} data"),
+            ("Error", f"{error_text(self.error)} before calibration"),
+            ("Paper", f"{self.guideline}: {self.guideline_reason}. On your data: {agreement}"),
+            ("Metric", self.metric),
         ]
-        lines += [f"Caution       {caution}" for caution in self.cautions]
-        return "\n".join([*lines, "", str(self.evidence)])
+        texts = str(self.verdict).splitlines() + [f"  {heading:<12} {text}" for heading, text in facts]
+        return "\n".join([*(line for text in texts for line in wrapped(text)), "", *self.evidence.table_lines()])
+
+
+def error_text(error: CalibrationError) -> str:
+    """An error in per cent with its notion, interval and test."""
+    text = f"{error.notion} calibration error (ECE) {100 * error:.2f}%"
+    if error.interval is not None:
+        low, high = error.interval
+        text += f" ({error.confidence:.0%} interval {100 * low:.2f}% to {100 * high:.2f}%)"
+    return text if error.p_value is None else f"{text}, {p_text(error.p_value)}"
 
 
 def recommend(
     scores: Any,
     y: Any,
     *,
+    methods: Methods | None = None,
+    evaluation: tuple[Any, ...] | None = None,
     logits: bool = False,
     preserve_accuracy: bool = False,
     model_size: float | None = None,
@@ -137,7 +141,7 @@ def recommend(
     random_state: int = 0,
     progress: Progress | None = None,
 ) -> Recommendation:
-    """Which calibration method and which metric to use, by the paper's guidelines and by the data.
+    """Recommend a calibration method and a metric, from the data and beside the paper's guidelines.
 
     Parameters
     ----------
@@ -145,10 +149,14 @@ def recommend(
         Probabilities, or logits if ``logits``.
     y : array of shape (n,)
         Labels.
+    methods : sequence of short names and maps, or mapping from names to maps, optional
+        What to choose from; by default as in :func:`compare`.
+    evaluation : tuple (scores, y) or (scores, y, sample_weight), optional
+        Held-out set; without it the methods are cross-validated.
     logits : bool
         Whether scores are logits.
     preserve_accuracy : bool
-        Whether the most probable class may not change.
+        Whether the predicted classes must not change.
     model_size : float, optional
         Number of parameters of the model. Without it the model counts as complex if it is poorly calibrated.
     sample_weight, classes, cv, random_state
@@ -159,8 +167,8 @@ def recommend(
     Returns
     -------
     Recommendation
-        What the guidelines say, what the data say, and what to do where they disagree: the data decide, by the
-        cross-validated reduction of a proper score, never by an estimate of the calibration error.
+        The verdict of :func:`decide` on a comparison of methods, and what the guidelines say. Where they
+        disagree, the data decide, by a proper score and never by an estimate of the calibration error.
 
     Examples
     --------
@@ -172,48 +180,49 @@ def recommend(
     """
     from mixnmatch.evaluation.error import calibration_error
 
-    source = read_rows(scores, y, sample_weight, logits=logits, classes=classes)
+    source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes))
+    check_labels(source)
     common: dict[str, Any] = {"logits": logits, "sample_weight": sample_weight, "classes": classes}
-    steps = _Steps(progress, len(_methods(preserve_accuracy)) + 2)
+    maps: dict[str, Any] = (
+        _methods(source, preserve_accuracy, logits, cv, random_state)
+        if methods is None
+        else dict(build_methods(methods, source, logits=logits))
+    )
+    steps = _Steps(progress, len(maps) + 2)
     steps.now("calibration error")
-    error = calibration_error(scores, y, interval=True, random_state=random_state, **common)
+    notion = default_notion(source.n_classes)
+    error = calibration_error(scores, y, notion=notion, interval=True, random_state=random_state, **common)
     complexity = _complexity(source.n_classes, model_size, error)
     rich = _rich(source)
-    guideline, reason = _guideline(complexity, rich, preserve_accuracy)
+    guideline, reason = _guideline(complexity, rich, preserve_accuracy, source.n_classes)
     evidence = compare(
         scores,
         y,
-        methods=_build(preserve_accuracy, source, logits, cv, random_state),
+        methods=maps,
+        evaluation=evaluation,
         cv=cv,
         random_state=random_state,
         progress=None if progress is None else lambda done, _total, name: steps.now(name),
         **common,
     )
-    method, why, best, agree = _decide(evidence, guideline, preserve_accuracy)
+    verdict = decide(evidence, preserve_accuracy=preserve_accuracy)
     steps.now("learning curve")
-    curve = _curve(scores, y, source, method, guideline, random_state, common)
-    enough, enough_reason = _enough(curve, method if method in ("ets", "irm", "irova-ts") else guideline)
-    weights = source.class_weights()
+    curve = _curve(scores, y, source, maps, verdict.method, evaluation, random_state, common)
+    verdict = verdict.with_outlook(curve).with_warnings(_warnings(error, evidence, verdict, complexity))
     return Recommendation(
-        method=method,
-        why=why,
+        verdict=verdict,
         guideline=guideline,
         guideline_reason=reason,
-        agree=agree,
-        data_best=best,
+        agree=not verdict.decided or guideline in {verdict.method, verdict.best, *verdict.tied_with},
         complexity=complexity,
         data_rich=rich,
-        n_rows=source.total_weight(),
-        rows_per_class=source.total_weight() / source.n_classes,
-        fewest=float(weights.min()),
+        n_samples=source.total_weight(),
+        rarest=float(source.class_weights().min()),
         n_classes=source.n_classes,
         preserve_accuracy=preserve_accuracy,
         model_size=model_size,
         error=error,
-        metric=_metric(evidence, method),
-        enough=enough,
-        enough_reason=enough_reason,
-        cautions=_cautions(weights.min(), error, evidence, method, complexity),
+        metric=_metric(evidence, verdict),
         evidence=evidence,
         curve=curve,
     )
@@ -231,28 +240,15 @@ class _Steps:
         self._done += 1
 
 
-def _methods(preserve_accuracy: bool) -> tuple[str, ...]:
-    base = ("identity", "ts", "ets", "irm", "irm-ets")
-    return (*base, "keep-sms", "auto") if preserve_accuracy else (*base, "irova-ts", "sms", "auto")
-
-
-def _build(preserve_accuracy: bool, source: Rows, logits: bool, cv: int, seed: int) -> dict[str, Any]:
+def _methods(source: Rows, preserve_accuracy: bool, logits: bool, cv: int, seed: int) -> dict[str, Any]:
+    """The default methods; where accuracy must be preserved, also those that are restricted to that."""
     from mixnmatch.selection.auto import Auto
-    from mixnmatch.selection.candidates import MATRIX_TO
 
-    made: dict[str, Any] = {}
-    for name in _methods(preserve_accuracy):
-        if name in ("sms", "keep-sms") and source.n_classes > MATRIX_TO:
-            continue
-        made[name] = name
-    made["auto"] = Auto(
-        accuracy_preserving=preserve_accuracy,
-        time_budget=AUTO_SECONDS,
-        cv=cv,
-        random_state=seed,
-        logits=logits,
-        classes=source.classes,
-    )
+    made: dict[str, Any] = {name: name for name in default_methods(source)[0]}
+    if preserve_accuracy and "auto" in made:
+        if 2 < source.n_classes <= MATRIX_TO:
+            made["keep-sms"] = "keep-sms"
+        made["auto"] = Auto(accuracy_preserving=True, cv=cv, random_state=seed, logits=logits, classes=source.classes)
     return made
 
 
@@ -267,91 +263,70 @@ def _poor(error: CalibrationError) -> bool:
 
 
 def _rich(source: Rows) -> bool:
-    n = source.total_weight()
-    return n >= RICH_ROWS and n >= RICH_ROWS_A_CLASS * source.n_classes
+    rarest = float(source.class_weights().min())
+    return rarest * source.n_classes >= RICH_SAMPLES and rarest >= RICH_SAMPLES_A_CLASS
 
 
-def _guideline(complexity: str, rich: bool, preserve_accuracy: bool) -> tuple[str, str]:
+def _guideline(complexity: str, rich: bool, preserve_accuracy: bool, n_classes: int) -> tuple[str, str]:
     """The method that Appendix G recommends, and why."""
+    caveat = "; these guidelines are about networks with many classes" if n_classes == 2 else ""
     if preserve_accuracy:
-        return "ets", "accuracy must be preserved, so ETS, or IRM where its parametric form does not fit"
+        return "ets", f"accuracy must be preserved, so ETS, or IRM if ETS is not flexible enough{caveat}"
     if complexity == "low":
-        return "ets", "a simple task: all methods do alike, and uncalibrated scores may be good enough; ETS is safe"
+        return "ets", f"a simple task, where all methods do alike and ETS is safe{caveat}"
     if rich:
-        return "irova-ts", f"a task of {complexity} complexity and much data: the expressive IROvA-TS"
-    return "ets", f"a task of {complexity} complexity and little data: ETS first, IRM where its form does not fit"
-
-
-def _decide(evidence: Comparison, guideline: str, preserve_accuracy: bool) -> tuple[str, str, str, bool]:
-    """The method to use, why, the best one by the data, and whether the guideline's is not told apart from it."""
-    allowed = [r for r in evidence.results if r.failure is None and (r.accuracy_preserving or not preserve_accuracy)]
-    if not allowed:
-        msg = f"no method could be tried on these rows: {evidence.results[0].failure}"
-        raise ValueError(msg)
-    best = allowed[0]
-    tied = {result.name for result in evidence.tied()} | {best.name}
-    agree = guideline in tied
-    uncalibrated = evidence["identity"]
-    if "identity" in tied or best.name == "identity":
-        why = "no method is told apart from leaving the scores as they are"
-        if uncalibrated.gain is not None and best.name != "identity":
-            why += f" (the best, {best.name}, gains {float(best.gain or 0):+.2g})"
-        return "identity", why, best.name, agree
-    if agree and guideline != best.name:
-        why = f"the paper's choice, not told apart from the best on your data ({best.name})"
-        return guideline, why, best.name, agree
-    if agree:
-        return best.name, "the paper's choice and the best on your data", best.name, agree
-    behind = evidence[guideline].behind
-    gap = "" if behind is None else f" by {float(behind):.2g} in calibration gain"
-    return best.name, f"the best on your data; the paper's choice, {guideline}, is behind it{gap}", best.name, agree
-
-
-def _curve(
-    scores: Any, y: Any, source: Rows, method: str, guideline: str, seed: int, common: dict[str, Any]
-) -> LearningCurve | None:
-    if source.total_weight() < LEAST_ROWS_FOR_CURVE or source.n_rows < LEAST_ROWS_FOR_CURVE:
-        return None
-    # The stack itself would take minutes; what it is made of is on the curve.
-    names = [name for name in dict.fromkeys([method, guideline]) if name not in ("auto", "identity")]
-    return learning_curve(scores, y, methods=names or ["ets"], random_state=seed, **common)
-
-
-def _enough(curve: LearningCurve | None, method: str) -> tuple[str, str]:
-    if curve is None:
-        return "no", f"below {LEAST_ROWS_FOR_CURVE} rows nothing can be said about methods: collect more"
-    outlook = curve.outlook(method)
-    answer = {"yes": "no", "no": "yes", "unclear": "unclear"}[outlook.verdict]
-    return answer, f"would more rows help {method}? {outlook}"
-
-
-def _metric(evidence: Comparison, method: str) -> str:
-    gain = evidence[method].gain
-    bound = ""
-    if gain is not None and gain.exact is False:
-        bound = f"; for {method}, which need not be injective, it is a lower bound"
+        return "irova-ts", f"a task of {complexity} complexity with much data: the flexible IROvA-TS{caveat}"
     return (
-        "to rank methods, the calibration gain" + bound + "; to know the size of the error, the top-label kernel "
-        "estimate with its interval"
+        "ets",
+        f"a task of {complexity} complexity with little data: ETS, or IRM if it is not flexible enough{caveat}",
     )
 
 
-def _cautions(
-    fewest: float, error: CalibrationError, evidence: Comparison, method: str, complexity: str
-) -> tuple[str, ...]:
+def _curve(
+    scores: Any,
+    y: Any,
+    source: Rows,
+    methods: dict[str, Any],
+    method: str,
+    evaluation: tuple[Any, ...] | None,
+    seed: int,
+    common: dict[str, Any],
+) -> LearningCurve | None:
+    n = source.n_rows
+    if method == "identity" or min(source.total_weight(), n) < LEAST_SAMPLES:
+        return None
+    return learning_curve(
+        scores,
+        y,
+        methods={method: methods[method]},
+        most_sizes=2,
+        repetitions=REPETITIONS_OF_AUTO if method == "auto" else REPETITIONS,
+        evaluation=evaluation,
+        random_state=seed,
+        **common,
+    )
+
+
+def _metric(evidence: Comparison, verdict: Verdict) -> str:
+    gain = evidence[verdict.method].gain
+    bound = ""
+    if gain is not None and gain.exact is False:
+        bound = f" (a lower bound for {verdict.method}, which need not be injective)"
+    return (
+        f"to rank methods, a proper score ({verdict.score}) or the calibration gain{bound}; to know the size of the "
+        "error, the kernel estimate of the ECE with its interval"
+    )
+
+
+def _warnings(error: CalibrationError, evidence: Comparison, verdict: Verdict, complexity: str) -> list[str]:
     found = []
     if complexity == "low" and _poor(error):
-        found.append(f"the paper expects a model of this size to be calibrated well enough; this one is not ({error})")
-    if fewest == 0:
-        found.append("a class is absent from the calibration set: its probabilities are not calibrated")
-    elif fewest < FEW_ROWS_A_CLASS:
-        found.append(f"the smallest class has {fewest:g} rows: maps with parameters of its own say little about it")
+        found.append("the paper expects a model of this size to be well calibrated; this one is not")
     if error.p_value is not None and error.p_value >= 0.05:
-        found.append(f"the scores are not told apart from calibrated ones (p = {error.p_value:.2g})")
+        found.append(f"the scores show no significant miscalibration ({p_text(error.p_value)})")
     if math.isfinite(error.n) and error.n < error.advised_n:
         found.append(error.advice)
-    change = evidence[method].accuracy_change
-    if change is not None and evidence[method].winners_changed:
-        found.append(f"{method} changes accuracy by {float(change):+.4f} here")
-    found += [f"{result.name} failed: {result.failure}" for result in evidence.failed]
-    return tuple(found)
+    change = evidence[verdict.method].accuracy_change
+    if change is not None and evidence[verdict.method].winners_changed:
+        found.append(f"{verdict.method} changes the accuracy by {100 * change:+.2f} percentage points")
+    return found

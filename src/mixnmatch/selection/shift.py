@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine import door
+from mixnmatch._engine.errors import InputError
 from mixnmatch._engine.passes import single_threaded_blas
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number, read_scores
 from mixnmatch._engine.weights import read_weight
-from mixnmatch.maps.base import CalibrationMap, read_rows
+from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.composition import Composition
 from mixnmatch.maps.prior_shift import PriorShift
 from mixnmatch.maps.summary import CalibrationSummary, summarise
@@ -214,8 +216,8 @@ def estimate_priors(
         if method == "em":
             return _maximum_likelihood(base, target, summary, confidence)
         if known is None:
-            msg = f'method="{method}" needs the calibration set: pass calibration=(scores, y)'
-            raise ValueError(msg)
+            template = "the method {method!r} needs the calibration set: pass {calibration}"
+            raise InputError(template, method=method)
         priors = MOMENT_METHODS[method](confusion(base, known), confusion(base, target), summary, target.total_weight())
     return PriorEstimate(
         classes=base.classes_,
@@ -280,11 +282,11 @@ def summary_of(fitted: CalibrationMap, known: Rows | None) -> CalibrationSummary
         return summarise(fitted, known)
     found: CalibrationSummary | None = getattr(fitted, "summary_", None)
     if found is None:
-        msg = (
-            f"this {type(fitted).__name__} does not remember its calibration set (it is part of another map, or from a "
-            "file of an older version): pass calibration=(scores, y)"
+        template = (
+            "this {kind} does not remember its calibration set (it is part of another map, or from a file of an older "
+            "version): pass {calibration}"
         )
-        raise ValueError(msg)
+        raise InputError(template, kind=type(fitted).__name__)
     return found
 
 
@@ -295,7 +297,7 @@ def _calibration_rows(fitted: CalibrationMap, calibration: Any) -> Rows | None:
         msg = "calibration must be a tuple (scores, y) or (scores, y, sample_weight)"
         raise ValueError(msg)
     settings = fitted._input_settings() | {"classes": fitted.classes_}
-    rows = read_rows(*calibration, **settings)
+    rows = door.labelled(door.rows(*calibration, **settings))
     if rows.n_classes != fitted.n_classes_:
         msg = f"the calibration set has {rows.n_classes} classes, but the map was fitted with {fitted.n_classes_}"
         raise ValueError(msg)
@@ -304,6 +306,7 @@ def _calibration_rows(fitted: CalibrationMap, calibration: Any) -> Rows | None:
 
 def _unlabelled(fitted: CalibrationMap, scores: Any, sample_weight: Any) -> Rows:
     settings = fitted._input_settings()
+    scores = door.scores_like(scores, classes=fitted.classes_, columns=getattr(fitted, "columns_", None))
     table = read_scores(scores, logits=settings["logits"], n_classes=fitted.n_classes_)
     return Rows.of(table, None, read_weight(sample_weight, table.n_rows, weights=settings["weights"]))
 
@@ -321,12 +324,13 @@ def _doubts_about(fitted: CalibrationMap) -> list[str]:
 def _treats_classes_alike(fitted: Any) -> bool:
     """Whether a map does the same to all classes, so that its mean prediction may miss the class frequencies."""
     from mixnmatch import maps
+    from mixnmatch.selection.auto import Auto
 
     if isinstance(fitted, maps.Composition):
         return _treats_classes_alike(fitted.first_) and _treats_classes_alike(fitted.second_)
     if isinstance(fitted, maps.KeepWinner):
         return _treats_classes_alike(fitted.map_)
-    if isinstance(fitted, maps.Auto):
+    if isinstance(fitted, Auto):
         return all(map(_treats_classes_alike, fitted.members_))
     alike = (
         maps.Identity,

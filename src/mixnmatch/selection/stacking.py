@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mixnmatch.maps._solve import Point, Solution, certify, newton
 
 Array = NDArray[np.float64]
 # A member with less weight than this is left out: it costs time at prediction and gains nothing.
@@ -17,8 +20,8 @@ PULL = 10.0
 CONSTRAINT = 1e4
 
 
-class Convex(Protocol):
-    """A convex function of weights on the simplex: a mean over rows."""
+class Objective(Protocol):
+    """A proper score of a weighted sum of members, on rows that the members have not seen."""
 
     @property
     def n_members(self) -> int:
@@ -30,6 +33,10 @@ class Convex(Protocol):
         """Weights of the rows."""
         ...
 
+    def rows(self, weights: Array) -> Array:
+        """Loss of each row."""
+        ...
+
     def model(self, weights: Array) -> tuple[Array, Array]:
         """Gradient and Hessian of the mean loss."""
         ...
@@ -38,16 +45,12 @@ class Convex(Protocol):
         """Mean loss."""
         ...
 
-
-class Objective(Convex, Protocol):
-    """A proper score of a weighted sum of members, on rows that the members have not seen."""
-
-    def rows(self, weights: Array) -> Array:
-        """Loss of each row."""
-        ...
-
     def some(self, members: NDArray[np.intp]) -> Objective:
         """The same with some of the members."""
+        ...
+
+    def part(self, rows: NDArray[np.bool_]) -> Objective:
+        """The same with some of the samples."""
         ...
 
 
@@ -66,6 +69,10 @@ class LogLoss:
     def some(self, members: NDArray[np.intp]) -> LogLoss:
         """The same with some of the members."""
         return LogLoss(self.at_label[:, members], self.weight)
+
+    def part(self, rows: NDArray[np.bool_]) -> LogLoss:
+        """The same with some of the samples."""
+        return LogLoss(self.at_label[rows], self.weight[rows])
 
     def rows(self, weights: Array) -> Array:
         """Loss of each row."""
@@ -100,6 +107,10 @@ class SquaredError:
         products = self.products[:, members][:, :, members]
         return SquaredError(self.at_label[:, members], products, self.weight)
 
+    def part(self, rows: NDArray[np.bool_]) -> SquaredError:
+        """The same with some of the samples."""
+        return SquaredError(self.at_label[rows], self.products[rows], self.weight[rows])
+
     def rows(self, weights: Array) -> Array:
         """Loss of each row."""
         return np.asarray(1 - 2 * self.at_label @ weights + (self.products @ weights) @ weights)
@@ -115,9 +126,7 @@ class SquaredError:
         return 2 * (gram @ weights - self.weight @ self.at_label / n), 2 * gram
 
 
-def stack(
-    objective: Objective, *, smallest: float = SMALLEST_WEIGHT, pull: float = PULL, iterations: int = 100
-) -> Array:
+def stack(objective: Objective, *, smallest: float = SMALLEST_WEIGHT, pull: float = PULL) -> Array:
     r"""Weights on the simplex with the least mean loss, pulled a little towards equal ones.
 
     Weights below ``smallest`` are set to zero and the rest fitted again.
@@ -131,46 +140,40 @@ def stack(
     """
     free = np.arange(objective.n_members)
     while True:
-        weights = minimise(objective, free, pull, iterations)
+        weights = _minimise(objective, free, pull)
         keep = free[weights[free] >= smallest]
         if len(keep) == len(free) or not len(keep):
             return weights
         free = keep
 
 
-def minimise(
-    objective: Convex, free: NDArray[np.intp], pull: float, iterations: int, start: Array | None = None
-) -> Array:
-    """Weights on the simplex with the least mean loss, those of members that are not ``free`` being zero."""
-    ridge, equal = pull / float(objective.weight.sum()), 1 / len(free)
+def _minimise(objective: Objective, free: NDArray[np.intp], pull: float) -> Array:
+    ridge, equal, some = pull / float(objective.weight.sum()), 1 / len(free), objective.some(free)
 
-    def value_at(weights: Array) -> float:
-        return objective.mean(weights) + 0.5 * ridge * float(np.square(weights[free] - equal).sum())
+    def at(weights: Array) -> Point:
+        slope, curvature = some.model(weights)
+        value = some.mean(weights) + 0.5 * ridge * float(np.square(weights - equal).sum())
+        return Point(weights, value, slope + ridge * (weights - equal), curvature + ridge * np.eye(len(free)))
 
+    found = newton_on_simplex(at, np.full(len(free), equal))
+    certify("Auto", found.residual)
     weights = np.zeros(objective.n_members)
-    weights[free] = equal if start is None else start[free]
-    value = value_at(weights)
-    for _ in range(iterations):
-        slope, curvature = objective.model(weights)
-        gradient = slope[free] + ridge * (weights[free] - equal)
-        hessian = curvature[np.ix_(free, free)] + ridge * np.eye(len(free))
-        step = simplex_quadratic(hessian, gradient - hessian @ weights[free]) - weights[free]
-        promised = -float(gradient @ step)
-        if not promised > 1e-15 * max(abs(value), 1e-6):
-            break
-        length = 1.0
-        while length > 1e-6:
-            trial = weights.copy()
-            trial[free] = np.maximum(weights[free] + length * step, 0.0)
-            trial /= trial.sum()
-            found = value_at(trial)
-            if found <= value - 1e-4 * length * promised:
-                break
-            length /= 2
-        else:
-            break
-        weights, value = trial, found
+    weights[free] = found.point.theta
     return weights
+
+
+def newton_on_simplex(at: Callable[[Array], Point], start: Array) -> Solution:
+    """Minimise a convex function of weights on the simplex: Newton steps, each an exact quadratic problem there."""
+
+    def step(point: Point) -> Array:
+        linear = point.gradient - point.curvature @ point.theta
+        return simplex_quadratic(point.curvature, linear) - point.theta
+
+    def on_simplex(weights: Array) -> Array:
+        kept = np.maximum(weights, 0.0)
+        return np.asarray(kept / kept.sum())
+
+    return newton(at, at(start), step, project=on_simplex, tolerance=1e-12)
 
 
 def simplex_quadratic(hessian: Array, linear: Array) -> Array:
@@ -185,6 +188,16 @@ def simplex_quadratic(hessian: Array, linear: Array) -> Array:
     found = nnls(np.vstack([root, CONSTRAINT * np.ones(size)]), np.append(target, CONSTRAINT))[0]
     total = float(found.sum())
     return np.asarray(found / total) if total > 0 else np.full(size, 1 / size)
+
+
+def cross_fitted_losses(objective: Objective, fold: NDArray[np.intp]) -> Array:
+    """Loss of each sample under a stack whose weights were chosen without its fold."""
+    losses = np.empty(len(fold))
+    for k in np.unique(fold):
+        inside = fold == k
+        weights = stack(objective.part(~inside))
+        losses[inside] = objective.part(inside).rows(weights)
+    return losses
 
 
 @dataclass(frozen=True)

@@ -46,20 +46,22 @@ def compiled_available() -> bool:
     return find_spec("numba") is not None
 
 
-def choose(n_entries: int, backend: str = "auto") -> ModuleType:
-    """The backend for a fit or prediction on ``n_entries`` scores: chosen once, and never per block."""
-    if backend not in ("auto", "numpy", "numba"):
-        msg = f'backend must be "auto", "numpy" or "numba", got {backend!r}'
+def choose_backend(n_entries: int, asked: str = "auto") -> str:
+    """Name of the backend for work on ``n_entries`` scores, "numpy" or "numba"; nothing is loaded yet."""
+    if asked not in ("auto", "numpy", "numba"):
+        msg = f'backend must be "auto", "numpy" or "numba", got {asked!r}'
         raise ValueError(msg)
-    if backend == "numba" or (backend == "auto" and n_entries >= COMPILED_FROM and compiled_available()):
+    if asked != "auto":
+        return asked
+    return "numba" if n_entries >= COMPILED_FROM and compiled_available() else "numpy"
+
+
+def load(backend: str) -> ModuleType:
+    """The kernels of a backend."""
+    if backend == "numba":
         from mixnmatch._engine.kernels import _numba
 
         return _numba
     from mixnmatch._engine.kernels import _numpy
 
     return _numpy
-
-
-def backend_name(kernels: ModuleType) -> str:
-    """Short name of a backend, to be recorded with a fit."""
-    return kernels.__name__.rsplit("_", maxsplit=1)[-1]

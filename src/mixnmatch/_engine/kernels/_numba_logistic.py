@@ -17,6 +17,8 @@ from mixnmatch._engine.kernels._numba_exp import JIT, exp64
 Rows = NDArray[np.float64]
 # Sums of g below this are taken of exponentials that are brought to the size of 1.
 _TINY = 1e-250
+# Sums of exponentials below this have lost digits: they are taken relative to the largest.
+_UNDERFLOW = 1e-290
 _C3, _C5, _C7, _C9, _C11, _C13, _C15, _C17 = (1 / k for k in range(3, 18, 2))
 _C19, _C21, _C23, _C25, _C27, _C29, _C31, _C33 = (1 / k for k in range(19, 34, 2))
 
@@ -28,6 +30,20 @@ def _twice_atanh(s: Any) -> Any:
     high = _C19 + q * (_C21 + q * (_C23 + q * (_C25 + q * (_C27 + q * (_C29 + q * (_C31 + q * _C33))))))
     low = _C7 + q * (_C9 + q * (_C11 + q * (_C13 + q * (_C15 + q * (_C17 + q * high)))))
     return 2.0 * s * (1.0 + q * (_C3 + q * (_C5 + q * low)))
+
+
+@njit(**JIT)  # type: ignore[untyped-decorator]
+def _log_sum_of_others(row: Any, top: Any) -> Any:
+    """Logarithm of the sum of exponentials of all entries but one, also where they underflow."""
+    second = -1.7976931348623157e308
+    for j in range(row.shape[0]):
+        if j != top:
+            second = max(second, np.float64(row[j]))
+    total = 0.0
+    for j in range(row.shape[0]):
+        if j != top:
+            total += exp64(row[j] - second)
+    return second + np.log(total) if total > 0 else second
 
 
 @njit(**JIT)  # type: ignore[untyped-decorator]
@@ -53,7 +69,10 @@ def _log_odds_into(x: Any, logits: bool, lowest: Any, p: Any, log_p: Any, log_no
         for j in range(p.shape[0]):
             to[j] = max(-_twice_atanh(p[j] / (2.0 * total - p[j])), lowest)
         # Next to 1 the difference 1 - p has no digits left: there it is the sum of the other entries.
-        to[top] = max(np.log(rest / total), lowest) if rest > 0 else lowest
+        if rest >= _UNDERFLOW:
+            to[top] = max(np.log(rest / total), lowest)
+        else:
+            to[top] = max(_log_sum_of_others(row, top) - shift, lowest)
 
 
 @njit(**JIT)  # type: ignore[untyped-decorator]

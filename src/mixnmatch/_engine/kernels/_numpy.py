@@ -22,6 +22,8 @@ _SIDEWAYS = 48
 _FEW = 64
 # Steps of functions with up to so many knots are counted and not searched, in so many entries at a time.
 _FEW_KNOTS, _STEPS = 24, 1 << 15
+# Sums of exponentials below this have lost digits: they are taken relative to the largest.
+_UNDERFLOW = 1e-290
 # Entries whose temporaries are small: the memory of larger ones would come from the system anew each time.
 _CHUNK = 1 << 13
 
@@ -218,7 +220,14 @@ def log_odds_parts(x: Block, lowest: float, *, logits: bool) -> tuple[Rows, Rows
         # Next to 1 the difference 1 - p has no digits left: there it is the sum of the other entries.
         rows, top = np.arange(len(p)), p.argmax(axis=1)
         p[rows, top] = 0.0
-        log_not[rows, top] = np.log(row_sums(p))
+        rest = row_sums(p)
+        log_not[rows, top] = np.log(rest)
+        far = np.flatnonzero(rest < _UNDERFLOW)
+        if lowest < np.log(_UNDERFLOW) and far.size:
+            others = log_p[far]
+            others[np.arange(len(far)), top[far]] = -np.inf
+            second = np.maximum(row_maxima(others), -np.finfo(float).max)
+            log_not[far, top[far]] = second + np.log(row_sums(np.exp(others - second[:, None])))
     return np.maximum(log_p, lowest, out=log_p), np.maximum(log_not, lowest, out=log_not)
 
 

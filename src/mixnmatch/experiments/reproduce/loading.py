@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from mixnmatch._engine.labels import read_labels
 from mixnmatch._engine.scores import read_scores
 from mixnmatch._files import atomic_write
+from mixnmatch.experiments.pickles import read_pickle
 from mixnmatch.experiments.reproduce.manifest import PICKLES, Entry
 from mixnmatch.io import FileError, read_table
 from mixnmatch.io.arrays import npz_names
-from mixnmatch.io.pickles import read_pickle
 
 __all__ = ["Data", "load", "parts_of"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from mixnmatch.maps import registry
 from mixnmatch.maps.base import CalibrationMap
-from mixnmatch.registry import REGISTRY, calibrator
+from mixnmatch.maps.registry import calibrator
 
 __all__ = ["ANNOUNCED", "LEARNING", "METHODS", "NEWER", "PAPER", "Method", "method"]
 
@@ -89,8 +90,8 @@ def method(key: str) -> Method:
     """The method of a key: one of the tables', or any short name with its default options."""
     if key in METHODS:
         return METHODS[key]
-    if key in REGISTRY:
-        return Method(key, key, key, slow=REGISTRY[key].cost >= 3)
-    known = dict.fromkeys((*METHODS, *REGISTRY))
+    if key in registry.methods():
+        return Method(key, key, key, slow=registry.methods()[key].cost >= 3)
+    known = dict.fromkeys((*METHODS, *registry.methods()))
     msg = f"there is no method called {key!r}; known are {', '.join(known)}"
     raise ValueError(msg)

@@ -221,8 +221,8 @@ def _measure(
     p = fitted.predict_proba(scores)
     predict_seconds = time.process_time() - began - fit_seconds
     return {
-        "ece": float(calibration_error(p, labels, estimator="kde")),
-        "ece_residual": float(calibration_error(p, labels)),
+        "ece": float(calibration_error(p, labels, notion="top-label", estimator="kde")),
+        "ece_residual": float(calibration_error(p, labels, notion="top-label")),
         "brier": float(brier_score(p, labels)),
         "nll": float(log_loss(p, labels)),
         "accuracy": float(accuracy(p, labels)),

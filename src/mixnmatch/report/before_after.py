@@ -1,4 +1,4 @@
-"""The rows that a report rests on: probabilities before and after a method, on rows that it was not fitted on."""
+"""Probabilities before and after a method, on samples that it was not fitted on: what the diagrams show."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from sklearn.base import clone
 from mixnmatch._engine.folds import fold_of
 from mixnmatch._engine.passes import row_ranges
 from mixnmatch._engine.rows import Rows
+from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.error import calibration_error
 from mixnmatch.evaluation.estimators import ResidualKernel
 from mixnmatch.evaluation.gain import CalibrationGain, calibration_gain
-from mixnmatch.evaluation.inference import calibration_test
-from mixnmatch.evaluation.notion import Outcomes
+from mixnmatch.evaluation.inference import TEST_RESAMPLES, calibration_test
+from mixnmatch.evaluation.notion import Outcomes, default_notion
 from mixnmatch.evaluation.reliability import reliability_curve, worst_classes
 from mixnmatch.evaluation.scores import accuracy, brier_score, log_loss
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.report.data import ClassRow, Side
-from mixnmatch.selection.comparison import MethodResult
-from mixnmatch.selection.evaluated import EvaluationSet
+from mixnmatch.selection.evaluation_set import EvaluationSet
+from mixnmatch.selection.results import MethodResult
 
 FOLDS = 5
 BINS = 15
 # Resamples of the test of a single class.
-CLASS_RESAMPLES = 199
+CLASS_RESAMPLES = TEST_RESAMPLES
 # Characters of an expression that are shown.
 LONGEST_NAME = 80
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The chosen method: its name, what it is, the map, and whether it came fitted."""
+class DetailedMethod:
+    """The method that is shown in detail: its name, what it is, the map, and whether it came fitted."""
 
     name: str
     summary: str
@@ -45,11 +46,8 @@ class Chosen:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """Rows evaluated on, as given and after the method: ``before`` may be logits, ``after`` never is.
-
-    A vector of scores stays one, so that it is the positive class that is judged.
-    """
+class BeforeAfter:
+    """The samples evaluated on, as given and after the method: ``before`` may be logits, ``after`` never is."""
 
     rows: EvaluationSet
     before: NDArray[Any]
@@ -58,9 +56,9 @@ class Judged:
     injective: bool
 
     @property
-    def vector(self) -> bool:
-        """Whether scores are of the positive class."""
-        return bool(self.before.ndim == 1)
+    def notion(self) -> str:
+        """What the error is about."""
+        return default_notion(self.rows.source.n_classes)
 
     def side(self, which: str, seed: int) -> Side:
         """Everything about the scores before or after."""
@@ -68,12 +66,12 @@ class Judged:
         common: dict[str, Any] = {"logits": logits, "sample_weight": self.rows.weight}
         y = self.rows.labels
         return Side(
-            error=calibration_error(scores, y, interval=True, random_state=seed, **common),
+            error=calibration_error(scores, y, notion=self.notion, interval=True, random_state=seed, **common),
             nll=log_loss(scores, y, **common),
             brier=brier_score(scores, y, **common),
             accuracy=accuracy(scores, y, **common),
-            curve=reliability_curve(scores, y, seed=seed, **common),
-            bins=reliability_curve(scores, y, kind="histogram", bins=BINS, **common),
+            curve=reliability_curve(scores, y, notion=self.notion, seed=seed, **common),
+            bins=reliability_curve(scores, y, notion=self.notion, kind="histogram", bins=BINS, **common),
         )
 
     def gain(self) -> CalibrationGain:
@@ -109,7 +107,7 @@ class Judged:
             found.append(ClassRow(name, float(counts[k]), error, after[k], tests[0], tests[1], curves[0], curves[1]))
         return tuple(found)
 
-    def result(self, chosen: Chosen, side: Side) -> MethodResult:
+    def result(self, chosen: DetailedMethod, side: Side) -> MethodResult:
         """The method as a line of a comparison, for a map that came fitted."""
         losses, was = self.rows.losses(self._table(self.after)), self.rows.losses(self.rows.identity())
         changed = (losses.winner != was.winner).astype(np.float64)
@@ -122,29 +120,39 @@ class Judged:
             accuracy_change=self.rows.mean(losses.right - was.right, 0.95),
             winners_changed=float(self.rows.mean(changed, 0.95)),
             accuracy_preserving=bool(chosen.map.accuracy_preserving),
-            error=calibration_error(self._table(self.after), self.rows.labels, sample_weight=self.rows.weight),
+            error=calibration_error(
+                self._table(self.after), self.rows.labels, notion=self.notion, sample_weight=self.rows.weight
+            ),
         )
+
+    def improvement(self) -> MeanEstimate | None:
+        """By how much the method lowers the log loss, where both are finite."""
+        lower = self.rows.losses(self.rows.identity()).nll - self.rows.losses(self._table(self.after)).nll
+        return self.rows.mean(lower, 0.95) if np.isfinite(lower).all() else None
 
     @staticmethod
     def _table(p: NDArray[Any]) -> NDArray[Any]:
         return np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
 
 
-def choose(method: Any, source: Rows, *, logits: bool) -> Chosen:
+def read_method(method: Any, source: Rows, *, logits: bool) -> DetailedMethod:
     """What ``method`` means: a short name, a map, or a map that is already fitted."""
-    from mixnmatch.registry import REGISTRY, calibrator
+    from mixnmatch.maps.registry import METHODS, calibrator
 
     if isinstance(method, str):
         built = calibrator(method, logits=logits, classes=source.classes)
-        entry = REGISTRY.get(method)
-        return Chosen(method, "" if entry is None else entry.summary, built, False)
+        entry = METHODS.get(method)
+        return DetailedMethod(method, "" if entry is None else entry.summary, built, False)
     given = calibration_map(method)
     name = _name(method)
     fitted = given is method and hasattr(given, "n_classes_")
-    if given is method and bool(getattr(given, "logits", False)) != logits:
-        msg = "the map and the scores disagree: one of them was given with logits=True, the other without"
+    if not fitted:
+        return DetailedMethod(name, "", given.for_input(logits=logits, classes=source.classes), False)
+    if given.takes_logits != logits:
+        have, want = ("logits", "probabilities") if logits else ("probabilities", "logits")
+        msg = f"the scores are {have}, but the map was fitted on {want}; pass scores as the map takes them"
         raise ValueError(msg)
-    return Chosen(name, "the fitted map that was given" if fitted else "", given, fitted)
+    return DetailedMethod(name, "the fitted map that was given", given, True)
 
 
 def _name(map_: Any) -> str:
@@ -159,8 +167,8 @@ def _name(map_: Any) -> str:
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
 
 
-def judge(chosen: Chosen, source: Rows, held_out: Rows | None, seed: int) -> Judged:
-    """Apply the method to rows that it was not fitted on: the evaluation rows, or the folds of a cross-validation.
+def before_after(chosen: DetailedMethod, source: Rows, held_out: Rows | None, seed: int) -> BeforeAfter:
+    """Apply the method to samples that it was not fitted on: the held-out set, or the folds of a cross-validation.
 
     A map that came fitted is applied as it is.
     """
@@ -176,7 +184,7 @@ def judge(chosen: Chosen, source: Rows, held_out: Rows | None, seed: int) -> Jud
         after, fitted = _cross_fitted(chosen.map, source, rows, seed)
     if scores.ndim == 1:
         after = after[:, 1]
-    return Judged(rows, scores, after, source.scores.logits, bool(fitted.injective))
+    return BeforeAfter(rows, scores, after, source.scores.logits, bool(fitted.injective))
 
 
 def _one_class(p: NDArray[Any], labels: NDArray[np.intp], column: int, weight: Any) -> Outcomes:
@@ -194,7 +202,7 @@ def _cross_fitted(
     """Predictions for each fold by the map fitted on the others; the folds are those of :func:`compare`."""
     fold = fold_of(range(source.n_rows), FOLDS, seed)[rows.index]
     if rows.n < 2 or len(np.unique(fold)) < 2:
-        msg = f"{rows.n} rows are too few for {FOLDS}-fold cross-validation; pass evaluation=(scores, y)"
+        msg = f"{rows.n} samples are too few for {FOLDS}-fold cross-validation; pass evaluation=(scores, y)"
         raise ValueError(msg)
     fitted, after = unfitted, np.empty((rows.n, source.n_classes))
     for k in np.unique(fold):

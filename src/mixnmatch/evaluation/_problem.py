@@ -11,6 +11,7 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch.evaluation.notion import (
     Outcomes,
+    default_notion,
     one_class_rows,
     one_column,
     top_label,
@@ -45,11 +46,11 @@ class Problem:
 def choose_problem(source: Rows, notion: str | None, label: Any) -> Problem:
     """Which problem ``notion`` and ``label`` mean.
 
-    With neither, a table stands for its top label and a vector for its positive class; a label alone stands for that
+    With neither, two classes stand for the positive one and more for the top label; a label alone stands for that
     class.
     """
     if notion is None:
-        notion = "class-wise" if label is not None else ("binary" if source.scores.vector else "top-label")
+        notion = "class-wise" if label is not None else default_notion(source.n_classes)
     if notion not in NOTIONS:
         msg = f"notion must be one of {', '.join(NOTIONS)}, got {notion!r}"
         raise ValueError(msg)

@@ -1,72 +1,34 @@
-"""What comparisons share: the rows that methods are evaluated on, their losses, and methods by name."""
+"""The samples that methods are evaluated on, and the losses of methods for each of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch.evaluation._means import MeanEstimate, Moments
 from mixnmatch.evaluation.gain import CalibrationGain
-from mixnmatch.maps.base import CalibrationMap, read_rows
-from mixnmatch.maps.external import calibration_map
-
-Methods = Sequence[Any] | Mapping[str, Any]
-# Methods of this cost and above are only compared when they are asked for; on tables of more entries than that, so are
-# those of the cost below.
-COSTLY = 3
-COSTLY_TO = 300_000
 
 
 def read_evaluation(evaluation: tuple[Any, ...], source: Rows, *, logits: bool) -> Rows:
-    """Check the rows to evaluate on."""
+    """Check the samples to evaluate on."""
     if not isinstance(evaluation, tuple | list) or len(evaluation) not in (2, 3):
         msg = "evaluation must be a pair (scores, y), or (scores, y, sample_weight)"
         raise ValueError(msg)
-    other = read_rows(*evaluation, logits=logits, classes=source.classes)
+    other = door.rows(*evaluation, logits=logits, classes=source.classes)
     if other.n_classes != source.n_classes:
         msg = f"scores have {source.n_classes} classes, those to evaluate on {other.n_classes}"
         raise ValueError(msg)
     return other
 
 
-def default_methods(source: Rows) -> tuple[list[str], list[str]]:
-    """Short names that are compared if nothing is said, and those left out because they take long to fit."""
-    from mixnmatch.registry import REGISTRY
-
-    limit = COSTLY if source.n_entries <= COSTLY_TO else COSTLY - 1
-    entries = [entry for entry in REGISTRY.values() if entry.name != "uniform"]
-    return [e.name for e in entries if e.cost < limit], [e.name for e in entries if e.cost >= limit]
-
-
-def build_methods(methods: Methods | None, source: Rows, *, logits: bool) -> dict[str, CalibrationMap]:
-    """Unfitted maps by name, the identity among them."""
-    from mixnmatch.registry import calibrator
-
-    classes = source.classes
-    if methods is None:
-        methods = default_methods(source)[0]
-    elif isinstance(methods, str):
-        methods = [*default_methods(source)[0], *default_methods(source)[1]] if methods == "all" else [methods]
-    named = methods.items() if isinstance(methods, Mapping) else [(None, method) for method in methods]
-    made: dict[str, CalibrationMap] = {}
-    for given, method in named:
-        if isinstance(method, str):
-            made[given or method] = calibrator(method, logits=logits, classes=classes)
-        else:
-            made[given or " ".join(repr(method).split())] = calibration_map(method)
-    if "identity" not in made:
-        made["identity"] = calibrator("identity", logits=logits, classes=classes)
-    return made
-
-
 @dataclass(frozen=True)
-class RowLosses:
-    """Row by row: squared error, log loss, whether the winner is the label, and the winner."""
+class SampleLosses:
+    """For each sample: squared error, log loss, whether the predicted class is the label, and the predicted class."""
 
     brier: NDArray[np.float64]
     nll: NDArray[np.float64]
@@ -74,9 +36,40 @@ class RowLosses:
     winner: NDArray[np.intp]
 
 
+@dataclass(frozen=True, eq=False)
+class LossTable:
+    """Losses of all methods for the same samples, none of which the methods were fitted on.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The m methods.
+    nll, brier : array of shape (n, m)
+        Log loss and squared error of each sample.
+    weight : array of shape (n,), or None
+        Frequencies of the samples.
+    fold : array of shape (n,)
+        Part of the samples that each belongs to: the folds of the cross-validation, or for a held-out set folds that
+        only serve to estimate the gain of selecting.
+    class_weights, evaluated : array of shape (L,)
+        Number of samples of each class to calibrate with, and to evaluate on (sums of weights).
+    errors : float or None
+        Number of evaluated samples whose predicted class, before calibration, is not the label; None if unknown.
+    """
+
+    names: tuple[str, ...]
+    nll: NDArray[np.float64]
+    brier: NDArray[np.float64]
+    weight: NDArray[np.float64] | None
+    fold: NDArray[np.intp]
+    class_weights: NDArray[np.float64]
+    evaluated: NDArray[np.float64]
+    errors: float | None = None
+
+
 @dataclass(frozen=True)
 class EvaluationSet:
-    """The rows that methods are evaluated on, those of weight zero left out."""
+    """The samples that methods are evaluated on, those of weight zero left out."""
 
     source: Rows
     index: NDArray[np.intp]
@@ -85,8 +78,8 @@ class EvaluationSet:
 
     @classmethod
     def of(cls, source: Rows) -> EvaluationSet:
-        """Rows of positive weight of a source."""
-        refuse_dask(source, "methods are compared row by row in memory")
+        """Samples of positive weight."""
+        refuse_dask(source, "methods are compared sample by sample in memory")
         assert source.labels is not None
         index = np.arange(source.n_rows) if source.weight is None else np.flatnonzero(source.weight > 0)
         weight = None if source.weight is None else source.weight[index]
@@ -94,7 +87,7 @@ class EvaluationSet:
 
     @property
     def n(self) -> int:
-        """Number of rows."""
+        """Number of samples."""
         return len(self.index)
 
     def scores(self, which: NDArray[Any] | slice = slice(None)) -> NDArray[Any]:
@@ -107,7 +100,7 @@ class EvaluationSet:
 
         return Identity(logits=self.source.scores.logits)._fit_source(self.source).predict_proba(self.scores())
 
-    def losses(self, p: NDArray[Any]) -> RowLosses:
+    def losses(self, p: NDArray[Any]) -> SampleLosses:
         """Losses of predictions, n x L."""
         rows = np.arange(self.n)
         error = np.array(p, dtype=np.float64)
@@ -116,13 +109,15 @@ class EvaluationSet:
         error[rows, self.labels] -= 1
         winner = p.argmax(axis=1)
         right = (winner == self.labels).astype(np.float64)
-        return RowLosses(np.einsum("ij,ij->i", error, error), nll, right, winner)
+        return SampleLosses(np.einsum("ij,ij->i", error, error), nll, right, winner)
 
     def mean(self, values: NDArray[np.float64], confidence: float) -> MeanEstimate:
-        """Weighted mean of a row quantity, with its standard error."""
+        """Weighted mean over samples, with its standard error."""
         return MeanEstimate(**self._moments(values, confidence))
 
-    def gain(self, before: RowLosses, after: RowLosses, injective: bool | None, confidence: float) -> CalibrationGain:
+    def gain(
+        self, before: SampleLosses, after: SampleLosses, injective: bool | None, confidence: float
+    ) -> CalibrationGain:
         """Calibration gain."""
         found = self._moments(before.brier - after.brier, confidence)
         first, second = self.mean(before.brier, confidence), self.mean(after.brier, confidence)

@@ -1,0 +1,243 @@
+"""The one door: arrays, data frames, tensors and Dask arrays become checked :class:`Rows`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._engine.dask import is_dask
+from mixnmatch._engine.frames import (
+    check_aligned,
+    classes_of,
+    column_names,
+    frame_values,
+    is_frame,
+    is_series,
+    order_by_name,
+)
+from mixnmatch._engine.labels import as_labels, plain_names, read_labels
+from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import Scores, read_scores
+from mixnmatch._engine.weights import read_weight
+
+
+def rows(
+    scores: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    logits: bool = False,
+    classes: Any = None,
+    groups: Any = None,
+    clusters: Any = None,
+    positive: Any = None,
+    weights: str = "frequency",
+) -> Rows:
+    """Check scores, labels and weights once, and return them as :class:`Rows`.
+
+    Everything in the library that takes scores and labels takes ``Rows`` in their place, and does not check them again.
+
+    Parameters
+    ----------
+    scores : array of shape (n, L) or (n,), data frame, tensor, Dask array, or Rows
+        Probabilities, or logits if ``logits``. A vector holds the positive class of a binary problem. The columns of a
+        data frame are matched to the classes by name. Rows come back as they are.
+    y : array of shape (n,), optional
+        Labels: column indices, or names of the classes.
+    sample_weight : array of shape (n,), optional
+        Frequencies: a weight of k equals k repetitions of the sample.
+    logits : bool
+        Whether scores are logits.
+    classes : sequence, optional
+        Names of the classes. Columns of a data frame are brought into this order; columns of an array are in it.
+    groups : array of shape (n,), optional
+        Subgroup of each sample; :func:`evaluate` then gives results by group as well.
+    clusters : array of shape (n,), optional
+        Samples of the same cluster (a patient, a user) depend on each other; intervals take that into account.
+    positive : label, optional
+        Which of two classes a vector of scores is about. Needed for text labels, unless the scores are a pandas or
+        polars column with the name of that class.
+    weights : {"frequency", "importance"}
+        What sample weights mean; importances are rescaled to Kish's effective sample size.
+
+    Examples
+    --------
+    >>> rows([0.1, 0.8, 0.3], ["no", "yes", "no"], positive="yes")
+    <Rows: 3 samples, 2 classes, probabilities, with labels>
+    """
+    if isinstance(scores, Rows):
+        _refuse_more(scores, y, sample_weight, logits, classes, groups, clusters, positive)
+        return scores
+    check_aligned(scores, labels=y, sample_weight=sample_weight, groups=groups, clusters=clusters)
+    classes = None if classes is None else plain_names(np.asarray(classes), "classes")
+    columns = column_names(scores) if is_frame(scores) else None
+    title = _title(scores, columns)
+    if columns and len(columns) > 1:
+        scores, columns, classes = _named_columns(scores, columns, y, classes)
+    elif is_frame(scores):
+        scores = frame_values(scores)
+        scores = scores[:, 0] if scores.shape[1] == 1 else scores
+        columns = None
+    table = read_scores(scores, logits=logits)
+    if classes is None and table.n_classes == 2 and y is not None and not is_dask(y):
+        classes = _two_classes(as_labels(y, table.n_rows), positive, title if table.vector else None, table.vector)
+    elif positive is not None:
+        classes = _with_positive(classes, positive, table)
+    labels, names = (
+        (None, _only_names(classes, table)) if y is None else read_labels(y, table.n_rows, table.n_classes, classes)
+    )
+    weight = read_weight(sample_weight, table.n_rows, weights=weights)
+    return Rows.of(
+        table,
+        labels,
+        weight,
+        classes=names,
+        columns=None if columns is None else np.array([str(name) for name in columns]),
+        groups=_one_each(groups, table.n_rows, "groups"),
+        clusters=_one_each(clusters, table.n_rows, "clusters"),
+    )
+
+
+def scores_like(scores: Any, *, classes: NDArray[Any], columns: NDArray[Any] | None) -> Any:
+    """Scores for a map fitted with these classes: the columns of a data frame are brought into their order.
+
+    Raises
+    ------
+    ValueError
+        If the columns have other names than the map's classes.
+    """
+    if not is_frame(scores):
+        return scores
+    names = column_names(scores)
+    values = frame_values(scores)
+    if values.shape[1] == 1:
+        return values[:, 0]
+    if names is None:
+        return values
+    for known in (classes, columns):
+        order = None if known is None else order_by_name(names, known.tolist())
+        if order is not None:
+            return values[:, order]
+    if columns is None and classes.dtype.kind not in "US":
+        return values  # the map knows its classes by number alone
+    wanted = classes if columns is None else columns
+    msg = f"scores have the columns {names!r:.200}, but the map was fitted with {wanted.tolist()!r:.200}"
+    raise ValueError(msg)
+
+
+def _title(scores: Any, columns: list[Any] | None) -> Any:
+    """Name of the one column of scores, where it has one: that of the positive class, if it is called like it."""
+    if columns and len(columns) == 1:
+        return columns[0]
+    return scores.name if is_series(scores) else None
+
+
+def _named_columns(scores: Any, columns: list[Any], y: Any, classes: Any) -> tuple[NDArray[Any], list[Any], Any]:
+    """Values of a data frame, the names of its columns, and the classes that these stand for, in the same order."""
+    values = frame_values(scores)
+    if classes is not None:
+        order = order_by_name(columns, classes.tolist())
+        if order is not None:
+            return values[:, order], [columns[k] for k in order], classes
+        shared = {str(name) for name in columns} & {str(name) for name in classes.tolist()}
+        if shared:
+            msg = f"the columns of the scores, {columns!r:.200}, are not the classes {classes.tolist()!r:.200}"
+            raise ValueError(msg)
+        return values, columns, classes
+    if y is None or is_dask(y):
+        return values, columns, None
+    return values, columns, classes_of(columns, as_labels(y, len(values)))
+
+
+def _two_classes(labels: NDArray[Any], positive: Any, title: Any, vector: bool) -> NDArray[Any] | None:
+    """Names of two classes, the positive one second; None where labels are 0 and 1, or -1 and 1."""
+    found = np.unique(labels)
+    text = labels.dtype.kind in "US"
+    if positive is None and vector and text and title in found.tolist():
+        positive = title
+    if positive is None:
+        if vector and text:
+            msg = (
+                f"scores are a vector and labels are text, {found.tolist()!r:.100}: say which class the scores are "
+                f"about, for example positive={str(found[-1])!r}"
+            )
+            raise ValueError(msg)
+        return None
+    others = [name for name in found.tolist() if name != positive]
+    if len(others) > 1 or isinstance(positive, str) != text:
+        msg = f"positive={positive!r} and the labels {found.tolist()!r:.100} are not two classes"
+        raise ValueError(msg)
+    if not others:
+        others = [f"not {positive}" if text else int(positive == 0)]
+    if not vector and sorted([positive, *others]) != [*others, positive]:
+        msg = (
+            f"scores have two columns, in the order of the sorted classes: {positive!r} would be the first. "
+            "Pass classes=[...] to name the columns in order, or the column of the positive class alone"
+        )
+        raise ValueError(msg)
+    return np.array([others[0], positive])
+
+
+def _with_positive(classes: Any, positive: Any, table: Scores) -> Any:
+    if table.n_classes != 2:
+        msg = f"positive is for two classes, the scores have {table.n_classes}"
+        raise ValueError(msg)
+    if classes is None:  # labels on Dask, or none at all
+        msg = "pass classes=[negative, positive] with these scores"
+        raise ValueError(msg)
+    if positive not in classes.tolist():
+        msg = f"positive={positive!r} is not one of the classes {classes.tolist()!r:.200}"
+        raise ValueError(msg)
+    if table.vector:
+        return np.array(sorted(classes.tolist(), key=lambda name: name == positive))
+    if classes[1] != positive:
+        msg = f"the positive class is the second column, {classes[1].item()!r}; swap the columns to have {positive!r}"
+        raise ValueError(msg)
+    return classes
+
+
+def _only_names(classes: Any, table: Scores) -> NDArray[Any]:
+    names = np.arange(table.n_classes) if classes is None else classes
+    if len(names) != table.n_classes:
+        msg = f"classes must name each of the {table.n_classes} columns once, got {names.tolist()!r:.200}"
+        raise ValueError(msg)
+    return np.asarray(names)
+
+
+def _one_each(values: Any, n_rows: int, what: str) -> NDArray[Any] | None:
+    if values is None:
+        return None
+    found = plain_names(np.asarray(values), what)
+    if found.shape != (n_rows,):
+        msg = f"{what} must have shape ({n_rows},), got {found.shape}"
+        raise ValueError(msg)
+    return found
+
+
+def _refuse_more(given: Rows, y: Any, sample_weight: Any, logits: bool, classes: Any, *more: Any) -> None:
+    """Rows have been checked with their labels and weights: nothing can be added afterwards."""
+    if y is not None or sample_weight is not None or any(value is not None for value in more):
+        msg = "these are Rows already: pass labels, weights and groups to mixnmatch.rows(...), which makes them"
+        raise ValueError(msg)
+    if logits and not given.scores.logits:
+        msg = "these Rows hold probabilities: pass logits=True to mixnmatch.rows(...), which makes them"
+        raise ValueError(msg)
+    if classes is not None and given.classes is not None and list(classes) != given.classes.tolist():
+        msg = f"these Rows have the classes {given.classes.tolist()!r:.200}, not {list(classes)!r:.200}"
+        raise ValueError(msg)
+
+
+def labelled(given: Rows) -> Rows:
+    """The rows, where labels are needed."""
+    if given.labels is None:
+        msg = "labels are needed here: pass y"
+        raise ValueError(msg)
+    return given
+
+
+def calibrated(given: Rows, values: Any) -> Rows:
+    """The same samples with the output of a fitted map as their scores; it need not be checked."""
+    return replace(given, scores=Scores(values, False), chain=())

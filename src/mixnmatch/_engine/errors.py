@@ -1,0 +1,59 @@
+"""Errors and warnings about input that carry their parts, so that every surface names its own options.
+
+A message is a constant template and fields. Where it names an option, it has a placeholder, which is ``logits=True`` in
+Python and ``--logits`` on the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# What a placeholder is in Python; the command line has a table of the same keys.
+PYTHON = {
+    "all": 'methods="all"',
+    "calibration": "calibration=(scores, y)",
+    "classes": "classes=[...]",
+    "columns": "columns=[...]",
+    "columns_option": "columns",
+    "force": "force=True",
+    "importance": 'weights="importance"',
+    "label_column": "label_column=...",
+    "label_column_option": "label_column",
+    "labels": "labels=...",
+    "labels_option": "labels",
+    "logits": "logits=True",
+    "probs": "logits=False",
+    "sample_weight": "sample_weight",
+    "weights": "weights=...",
+}
+
+
+class _Message:
+    """A template and its fields."""
+
+    template: str
+    fields: dict[str, Any]
+
+    def __init__(self, template: str, **fields: Any):
+        self.template, self.fields = template, fields
+        super().__init__(self.text(PYTHON))  # type: ignore[call-arg]
+
+    def text(self, options: Mapping[str, str]) -> str:
+        """The message with options as they are called on a surface."""
+        return self.template.format(**{**options, **self.fields})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.template, self.fields)
+
+
+def _again(kind: type[_Message], template: str, fields: dict[str, Any]) -> _Message:
+    return kind(template, **fields)
+
+
+class InputError(_Message, ValueError):
+    """Input that cannot be used."""
+
+
+class InputWarning(_Message, UserWarning):
+    """Input that can be used, but is probably not what was meant."""

@@ -1,0 +1,127 @@
+"""Data frames that come in: which columns are which classes, and whether indexes agree.
+
+pandas and polars are recognised by the types of what comes in; neither is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._engine.class_names import ROW_NUMBERS, class_names
+
+_LIBRARIES = ("pandas", "polars")
+
+
+def _library(value: Any) -> str | None:
+    """Which data-frame library an object comes from, subclasses included."""
+    roots = [kind.__module__.partition(".")[0] for kind in type(value).__mro__]
+    return next((root for root in roots if root in _LIBRARIES), None)
+
+
+def is_frame(value: Any) -> bool:
+    """Whether this is a data frame of pandas or polars."""
+    return hasattr(value, "columns") and hasattr(value, "shape") and _library(value) is not None
+
+
+def is_series(value: Any) -> bool:
+    """Whether this is a column of pandas or polars, which may have a name."""
+    return hasattr(value, "name") and hasattr(value, "to_numpy") and _library(value) is not None
+
+
+def column_names(frame: Any) -> list[Any] | None:
+    """Names of the columns of a data frame, or None where they only count the columns."""
+    names = list(frame.columns)
+    if any(isinstance(name, tuple) for name in names) or names == list(range(len(names))):
+        return None
+    for name in names:
+        if len(names) > 1 and str(name).strip().lower() in ROW_NUMBERS:
+            msg = f"column {name!r} of the scores looks like a row number, not a class; leave it out"
+            raise ValueError(msg)
+    return names
+
+
+def frame_values(frame: Any) -> NDArray[Any]:
+    """The numbers of a data frame; columns of other types are named in the error."""
+    values = np.asarray(frame.to_numpy())
+    if values.dtype.kind in "fiu":
+        return values
+    try:
+        # Columns of nullable types come as objects; what is missing becomes NaN, which is then refused by its row.
+        return np.asarray([[np.nan if _missing(entry) else entry for entry in row] for row in values], dtype=np.float64)
+    except (TypeError, ValueError):
+        text = [name for name, column in zip(frame.columns, values.T, strict=True) if not all(map(_number, column))]
+        msg = f"columns {text!r:.200} of the scores are not numbers; pass only the columns with scores"
+        raise ValueError(msg) from None
+
+
+def _missing(entry: Any) -> bool:
+    return entry is None or type(entry).__name__ == "NAType"
+
+
+def _number(entry: Any) -> bool:
+    return _missing(entry) or isinstance(entry, int | float | np.number)
+
+
+def check_aligned(scores: Any, **others: Any) -> None:
+    """Raise an error if pandas objects that are matched by position have different indexes."""
+    index = _index(scores)
+    if index is None:
+        return
+    for name, other in others.items():
+        theirs = _index(other)
+        if theirs is None or len(theirs) != len(index) or index.equals(theirs):  # lengths are checked elsewhere
+            continue
+        at = int(np.flatnonzero(np.asarray(index != theirs))[0])
+        msg = (
+            f"scores and {name} have different indexes: row {at} is {index[at]!r} in one and {theirs[at]!r} in the "
+            f"other. Bring them into the same order ({name}.loc[scores.index]), or pass {name}.to_numpy() if their "
+            "order is the same already"
+        )
+        raise ValueError(msg)
+
+
+def _index(value: Any) -> Any:
+    return value.index if _library(value) == "pandas" and hasattr(value, "index") else None
+
+
+def order_by_name(columns: Sequence[Any], wanted: Sequence[Any]) -> NDArray[np.intp] | None:
+    """Positions of the columns in the order of ``wanted`` names; None if the names differ.
+
+    Columns may carry a shared start: ``prob_cat, prob_dog`` are matched to cat and dog.
+    """
+    want = [str(name) for name in wanted]
+    for names in spellings(columns):
+        have = [str(name) for name in names]
+        if sorted(have) == sorted(want) and len(set(have)) == len(have):
+            return np.array([have.index(name) for name in want], dtype=np.intp)
+    return None
+
+
+def spellings(columns: Sequence[Any]) -> list[NDArray[Any]]:
+    """Names of classes that columns may stand for: as they are, and without the start that they share."""
+    found = [np.array(columns)] if len({type(name) for name in columns}) == 1 else []
+    text = [str(name) for name in columns]
+    short = class_names(text)
+    return found if short is None else [*found, short]
+
+
+def classes_of(columns: Sequence[Any], labels: NDArray[Any]) -> NDArray[Any] | None:
+    """Names of the classes from the names of the columns, as the labels spell them.
+
+    None if labels are positions: whole numbers beside columns whose names are no numbers.
+    """
+    seen = set(np.unique(labels).tolist())
+    for names in spellings(columns):
+        if (names.dtype.kind in "US") == (labels.dtype.kind in "US") and seen <= set(names.tolist()):
+            return names
+    if labels.dtype.kind not in "US" and not any(names.dtype.kind in "iu" for names in spellings(columns)):
+        return None
+    msg = (
+        f"labels such as {min(seen)!r} are not among the columns of the scores, {list(columns)!r:.200}; "
+        "rename the columns, or pass classes=[...] to name them in order"
+    )
+    raise ValueError(msg)

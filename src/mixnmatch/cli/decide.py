@@ -1,0 +1,239 @@
+"""``mixnmatch decide``: the decision with the lowest expected cost for every sample of a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.options import FILE, FILE_HELP, Reading, force_option, json_option, reading_options
+
+if TYPE_CHECKING:
+    from mixnmatch.decisions.costs import CostMatrix
+    from mixnmatch.io import ScoreTable
+
+HELP = f"""Choose the decision with the lowest expected cost for every sample.
+
+    COSTS.csv has a line for each class and a column for each decision:
+
+    \b
+      class,approve,review,reject
+      good,0,5,50
+      bad,200,20,0
+
+    Decisions are as good as the probabilities: calibrate them with --map. Labels are not needed; if the file has some,
+    the cost of the decisions is measured and compared with the best single decision.
+    {FILE_HELP}"""
+
+
+@click.command(
+    "decide",
+    cls=Command,
+    help=HELP,
+    examples=(
+        "mixnmatch decide new.npz --costs costs.csv --map cal.json -o decisions.csv",
+        "mixnmatch decide test.npz --costs costs.csv --map cal.json --json",
+        "mixnmatch decide test.csv --costs costs.csv --abstain 2.5",
+    ),
+)
+@click.argument("scores", type=FILE)
+@click.option("--costs", "cost_file", type=FILE, required=True, metavar="COSTS.csv", help="What decisions cost.")
+@click.option("--map", "map_file", type=FILE, metavar="CAL.json", help="Calibrate with a saved map first.")
+@click.option("--abstain", type=float, metavar="COST", help="Allow to abstain, at this cost.")
+@click.option("--output", "-o", type=FILE, metavar="FILE.csv", help="File to write: a line for each sample.")
+@reading_options
+@force_option
+@json_option
+def command(
+    scores: Path,
+    cost_file: Path,
+    map_file: Path | None,
+    abstain: float | None,
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+    reading: Reading,
+) -> None:
+    """Read, decide, write."""
+    from mixnmatch.cli.inputs import aligned, calibrated, load_map
+    from mixnmatch.io import check_output
+    from mixnmatch.io.costs import read_costs
+
+    if output is not None:
+        check_output(output, [".csv"], force=force)
+    costs = read_costs(cost_file)
+    map_ = None if map_file is None else load_map(map_file)
+    table = reading.read(scores, need_labels=False, like=map_)
+    probs, logits = table.scores, table.logits
+    if map_ is not None and map_file is not None:
+        table = aligned(table, map_, map_file)
+        probs, logits = calibrated(map_, table.scores), False
+    names = _class_names(table, map_)
+    matrix = _matrix(costs.in_order(names, str(scores)), costs.decisions, abstain, cost_file)
+    found = Decided.of(table, probs, logits, matrix, reading.weighting)
+    if output is not None:
+        found.write(output)
+    if as_json:
+        about_files = {"file": scores, "costs": cost_file, "map": map_file, "output": output}
+        print_json({key: None if path is None else str(path) for key, path in about_files.items()} | found.to_dict())
+    else:
+        click.echo(found.text(map_file, output))
+
+
+def _class_names(table: ScoreTable, map_: Any) -> list[str]:
+    """Names of the columns, as the lines of the cost file name them."""
+    from mixnmatch.cli.inputs import names_of
+
+    known = names_of(table)
+    if map_ is not None and map_.classes_.tolist() != list(range(map_.n_classes_)):
+        known = map_.classes_
+    return [str(name) for name in (range(table.n_classes) if known is None else known.tolist())]
+
+
+def _matrix(values: Any, decisions: tuple[str, ...], abstain: float | None, path: Path) -> CostMatrix:
+    from mixnmatch.decisions.costs import ABSTAIN, CostMatrix
+    from mixnmatch.io import FileError
+
+    if abstain is not None and ABSTAIN in decisions:
+        raise FileError(path, f"has a decision called {ABSTAIN!r} already; leave out --abstain, or rename it")
+    return CostMatrix.of(CostMatrix(values, decisions), n_classes=len(values), abstain=abstain)
+
+
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """Decisions for the samples of a file, and what they cost."""
+
+    table: ScoreTable
+    decisions: Any
+    sample_costs: Any
+    shares: dict[str, tuple[int, float]]
+    expected: Any
+    realised: Any = None
+    excess: Any = None
+    constant: tuple[str, Any] | None = None
+
+    @classmethod
+    def of(cls, table: ScoreTable, probs: Any, logits: bool, matrix: CostMatrix, weighting: str) -> Decided:
+        """Decide, and measure if there are labels."""
+        import numpy as np
+
+        from mixnmatch.decisions._inputs import unlabelled
+        from mixnmatch.decisions.costs import decide, expected_cost, option_costs
+
+        source = unlabelled(probs, logits=logits)
+        chosen = decide(source, matrix)
+        every = np.concatenate(list(source.map_blocks(option_costs, matrix.options)))
+        costs = every[np.arange(len(chosen)), chosen]
+        decisions = matrix.named(chosen)
+        weighed: dict[str, Any] = {"sample_weight": table.weights, "weights": weighting}
+        expected = expected_cost(probs, matrix, decisions, logits=logits, **weighed)
+        options = [*(matrix.decisions or ()), *(["abstain"] if matrix.abstain is not None else [])]
+        w = np.ones(len(chosen)) if table.weights is None else np.asarray(table.weights, dtype=np.float64)
+        shares = {
+            str(name): (int((decisions == name).sum()), float(w[decisions == name].sum() / w.sum())) for name in options
+        }
+        found = cls(table, decisions, costs, shares, expected)
+        return found if table.labels is None else found._measured(matrix, weighed)
+
+    def _measured(self, matrix: CostMatrix, weighed: dict[str, Any]) -> Decided:
+        """With what the decisions cost, given the labels."""
+        from dataclasses import replace
+
+        import numpy as np
+
+        from mixnmatch._engine.labels import read_labels
+        from mixnmatch.decisions.costs import realised_cost
+
+        table = self.table
+        y = read_labels(table.labels, table.n_rows, table.n_classes, table.classes)[0]
+        constants = {
+            name: realised_cost(np.full(len(y), name), y, matrix, **weighed) for name in matrix.decisions or ()
+        }
+        best = min(constants, key=lambda name: float(constants[name]))
+        # The difference to what was expected, sample by sample: a decision for each sample, at its own cost.
+        excess = matrix.options[y, matrix.indices(self.decisions, len(y))] - self.sample_costs
+        return replace(
+            self,
+            realised=realised_cost(self.decisions, y, matrix, **weighed),
+            excess=_mean(excess, table.weights),
+            constant=(str(best), constants[best]),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        found: dict[str, Any] = {
+            "rows": self.table.n_rows,
+            "decisions": {name: {"rows": rows, "share": share} for name, (rows, share) in self.shares.items()},
+            "expected_cost": self.expected.to_dict(),
+        }
+        if self.constant is None:
+            return found
+        best, cost = self.constant
+        found |= {"realised_cost": self.realised.to_dict(), "realised_minus_expected": self.excess.to_dict()}
+        return found | {"best_single_decision": {"decision": best, "cost": cost.to_dict()}}
+
+    def text(self, map_file: Path | None, output: Path | None) -> str:
+        """The result for people."""
+        from mixnmatch.cli import display
+        from mixnmatch.cli.inputs import about
+
+        counted = [["decision", "samples", "share"]]
+        counted += [[name, str(rows), display.percent(share, 1)] for name, (rows, share) in self.shares.items()]
+        costs = [["cost per sample", "mean", "95% interval"], ["expected", *_cells(self.expected)]]
+        if self.constant is not None:
+            costs.append(["measured on the labels", *_cells(self.realised)])
+            costs.append([f"always {self.constant[0]}", *_cells(self.constant[1])])
+        lines = [about(self.table), "", display.table(counted), "", display.table(costs), ""]
+        lines += self._advice(map_file)
+        lines += [] if output is None else [f"Wrote {output}."]
+        return "\n".join(lines).rstrip()
+
+    def _advice(self, map_file: Path | None) -> list[str]:
+        if self.excess is None:
+            return []
+        low, high = self.excess.interval
+        if low <= 0 <= high or low != low:
+            return []
+        way = "more" if self.excess > 0 else "less"
+        advice = "calibrate them with --map" if map_file is None else "refit the map on data like these"
+        return [f"The decisions cost {way} than expected, beyond chance: the probabilities are off; {advice}."]
+
+    def write(self, path: Path) -> None:
+        """Write a line for each sample."""
+        import csv
+        import io
+
+        from mixnmatch._files import atomic_write
+
+        labels = self.table.labels
+        header = ["decision", "expected_cost", *([] if labels is None else ["label"])]
+        columns = [self.decisions.tolist(), [f"{cost:.10g}" for cost in self.sample_costs.tolist()]]
+        columns += [] if labels is None else [labels.tolist()]
+        text = io.StringIO(newline="")
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow(header)
+        lines.writerows(zip(*columns, strict=True))
+        atomic_write(path, text.getvalue().encode())
+
+
+def _mean(values: Any, weight: Any) -> Any:
+    """Mean over samples with its standard error."""
+    import numpy as np
+
+    from mixnmatch.evaluation._means import MeanEstimate, Moments
+
+    w = None if weight is None else np.asarray(weight, dtype=np.float64)
+    kept = slice(None) if w is None else w > 0
+    moments = Moments.of(values[None, kept], None if w is None else w[kept])
+    error = float(np.sqrt(moments.covariance()[0, 0]))
+    about = {"n_rows": moments.n_rows, "n_groups": None, "confidence": 0.95}
+    return MeanEstimate(float(moments.means()[0]), standard_error=error, **about)
+
+
+def _cells(estimate: Any) -> list[str]:
+    from mixnmatch.cli import display
+
+    return [f"{float(estimate):.4g}", display.between(estimate.interval, lambda end: f"{end:.4g}")]

@@ -1,0 +1,384 @@
+"""Decisions that cost least: cost matrices, Bayes decisions, and what decisions cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import is_number
+from mixnmatch.decisions._inputs import class_names, labelled, unlabelled
+from mixnmatch.evaluation._means import MeanEstimate
+from mixnmatch.evaluation.scores import mean_over_rows
+
+Floats = NDArray[np.float64]
+
+__all__ = ["ABSTAIN", "CostMatrix", "bayes_decisions", "cost_threshold", "expected_cost", "realised_cost"]
+
+# What abstaining is called where decisions have names, and its index where they have not.
+ABSTAIN = "abstain"
+ABSTAIN_INDEX = -1
+
+
+@dataclass(frozen=True, eq=False)
+class CostMatrix:
+    """What each decision costs, given the true class.
+
+    Attributes
+    ----------
+    values : array of shape (L, D)
+        Cost of each decision (columns) for each true class (rows). Negative costs are gains.
+    decisions : tuple or None
+        Names of the decisions; None if they are numbered 0, 1, ...
+    abstain : float or None
+        Cost of abstaining, the same for every class; None if that is not an option.
+
+    Examples
+    --------
+    >>> CostMatrix.of([[0, 1], [10, 0]], n_classes=2).values
+    array([[ 0.,  1.],
+           [10.,  0.]])
+    """
+
+    values: Floats
+    decisions: tuple[Any, ...] | None = None
+    abstain: float | None = None
+
+    @classmethod
+    def of(cls, costs: Any, *, n_classes: int, classes: Any = None, abstain: float | None = None) -> CostMatrix:
+        """Check a cost matrix.
+
+        Parameters
+        ----------
+        costs : array of shape (L, D), data frame or CostMatrix
+            Classes in rows and decisions in columns. The index of a data frame names the classes, in any order; its
+            columns name the decisions.
+        n_classes : int
+            Number of classes L.
+        classes : sequence, optional
+            Names of the classes, in the order of the columns of the probabilities.
+        abstain : float, optional
+            Cost of abstaining.
+        """
+        if isinstance(costs, CostMatrix):
+            made = cls(costs.values, costs.decisions, costs.abstain if abstain is None else abstain)
+        else:
+            made = cls(*_in_order(costs, n_classes, classes), abstain)
+        made._check(n_classes)
+        return made
+
+    def _check(self, n_classes: int) -> None:
+        if self.values.ndim != 2 or self.values.shape[0] != n_classes or self.values.shape[1] < 1:
+            msg = (
+                f"costs must have a row for each of the {n_classes} classes and a column for each decision, "
+                f"got shape {self.values.shape}"
+            )
+            raise ValueError(msg)
+        if not np.isfinite(self.values).all():
+            row, column = (int(k[0]) for k in np.nonzero(~np.isfinite(self.values)))
+            msg = f"costs: row {row}, column {column} is {self.values[row, column]}; costs must be finite"
+            raise ValueError(msg)
+        if self.abstain is not None and not is_number(self.abstain):
+            msg = f"abstain must be a finite number, the cost of abstaining, got {self.abstain!r}"
+            raise ValueError(msg)
+        if self.abstain is not None and self.decisions is not None and ABSTAIN in self.decisions:
+            msg = f"a decision is called {ABSTAIN!r} already; leave out abstain=, or rename the decision"
+            raise ValueError(msg)
+
+    @property
+    def options(self) -> Floats:
+        """Costs of all options, L x D; abstaining is the last one where it is allowed."""
+        if self.abstain is None:
+            return self.values
+        return np.column_stack([self.values, np.full(len(self.values), float(self.abstain))])
+
+    def named(self, index: NDArray[np.intp]) -> NDArray[Any]:
+        """Decisions, by name if they have names, from columns of :attr:`options`."""
+        if self.decisions is None:
+            return np.where(index == self.values.shape[1], ABSTAIN_INDEX, index)
+        return np.asarray([*self.decisions, ABSTAIN])[index]
+
+    def indices(self, decisions: Any, n_rows: int) -> NDArray[np.intp]:
+        """Columns of :attr:`options` that decisions stand for."""
+        given = np.asarray(decisions)
+        if given.shape != (n_rows,):
+            msg = f"decisions must have shape ({n_rows},), one for each sample, got {given.shape}"
+            raise ValueError(msg)
+        if self.decisions is None:
+            names = np.append(np.arange(self.values.shape[1]), [ABSTAIN_INDEX] * (self.abstain is not None)).astype(
+                np.intp
+            )
+        else:
+            names = np.asarray([*self.decisions, *([] if self.abstain is None else [ABSTAIN])])
+        index = _positions(given, names)
+        if (index < 0).any():
+            row = int(np.flatnonzero(index < 0)[0])
+            one = given[row].item() if hasattr(given[row], "item") else given[row]
+            hint = "; pass abstain=, the cost of abstaining" if one in (ABSTAIN, ABSTAIN_INDEX) else ""
+            msg = f"decision {one!r} of row {row} is not one of {names.tolist()!r:.200}{hint}"
+            raise ValueError(msg)
+        return index
+
+
+def _positions(given: NDArray[Any], names: NDArray[Any]) -> NDArray[np.intp]:
+    """Where each decision is among the names; -1 where it is not."""
+    if given.dtype.kind == "O":  # strings of a data frame
+        given = given.astype(str)
+    if (given.dtype.kind in "US") != (names.dtype.kind in "US"):
+        return np.full(len(given), -1, dtype=np.intp)
+    order = np.argsort(names, kind="stable")
+    at = order[np.minimum(np.searchsorted(names, given, sorter=order), len(names) - 1)]
+    return np.where(names[at] == given, at, -1)
+
+
+def _in_order(costs: Any, n_classes: int, classes: Any) -> tuple[Floats, tuple[Any, ...] | None]:
+    """Costs with classes in the order of the probabilities, and names of the decisions."""
+    try:
+        values = np.asarray(costs, dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        msg = "costs must be numbers, with a row for each class and a column for each decision"
+        raise ValueError(msg) from error
+    if not (hasattr(costs, "columns") and hasattr(costs, "index")):
+        return values, None
+    rows, columns = list(costs.index), list(costs.columns)
+    decisions = None if columns == list(range(len(columns))) else tuple(columns)
+    known = list(range(n_classes)) if classes is None else np.asarray(classes).tolist()
+    if rows == known:
+        return values, decisions
+    if len(set(columns)) < len(columns) or sorted(map(str, rows)) != sorted(map(str, known)):
+        msg = f"costs: the rows are {rows!r:.200}, but the classes are {known!r:.200}; name each class once"
+        raise ValueError(msg)
+    position = {str(name): k for k, name in enumerate(rows)}
+    return values[[position[str(name)] for name in known]], decisions
+
+
+def bayes_decisions(
+    probs: Any, costs: Any, abstain: float | None = None, *, logits: bool = False, classes: Any = None
+) -> NDArray[Any]:
+    r"""Decisions with the lowest expected cost.
+
+    Parameters
+    ----------
+    probs : array of shape (n, L) or (n,)
+        Calibrated probabilities, or logits if ``logits``. A vector holds the positive class of a binary problem.
+    costs : array of shape (L, D), or data frame
+        Cost of each decision (columns) for each true class (rows). There may be more or fewer decisions than classes.
+    abstain : float, optional
+        Cost of abstaining, for example of asking a human. Without it every sample gets a decision.
+    logits : bool
+        Whether ``probs`` are logits.
+    classes : sequence, optional
+        Names of the columns of ``probs``, to match the index of a data frame of costs.
+
+    Returns
+    -------
+    array of shape (n,)
+        Columns of ``costs``, -1 where abstaining is cheaper than every decision. Names of the decisions if ``costs``
+        is a data frame whose columns have names, and "abstain" then.
+
+    Notes
+    -----
+    The decision for probabilities p is :math:`\arg\min_d \sum_k p_k C_{kd}`. Of decisions with equal expected cost the
+    first column is taken; abstaining must be strictly cheaper. The decisions are optimal only as far as the
+    probabilities are calibrated.
+
+    Examples
+    --------
+    A false negative costs ten times as much as a false positive:
+
+    >>> bayes_decisions([0.02, 0.2, 0.9], [[0, 1], [10, 0]])
+    array([0, 1, 1])
+    >>> bayes_decisions([0.02, 0.2, 0.9], [[0, 1], [10, 0]], abstain=0.3)
+    array([ 0, -1,  1])
+    """
+    source = unlabelled(probs, logits=logits, classes=classes)
+    matrix = CostMatrix.of(costs, n_classes=source.n_classes, classes=class_names(source, classes), abstain=abstain)
+    return matrix.named(decide(source, matrix))
+
+
+def decide(source: Rows, matrix: CostMatrix) -> NDArray[np.intp]:
+    """Columns of ``matrix.options`` with the lowest expected cost for each sample."""
+    return np.concatenate(list(source.map_blocks(_cheapest, matrix.options)))
+
+
+def option_costs(block: Block, options: Floats) -> Floats:
+    """Expected cost of every option for each sample of a block."""
+    return np.asarray(block.probabilities().astype(np.float64, copy=False) @ options)
+
+
+def _cheapest(block: Block, options: Floats) -> NDArray[np.intp]:
+    return np.asarray(option_costs(block, options).argmin(axis=1))
+
+
+def expected_cost(
+    probs: Any,
+    costs: Any,
+    decisions: Any = None,
+    sample_weight: Any = None,
+    *,
+    abstain: float | None = None,
+    logits: bool = False,
+    classes: Any = None,
+    weights: str = "frequency",
+    confidence: float = 0.95,
+) -> MeanEstimate:
+    r"""Mean cost that decisions should have, if the probabilities are calibrated.
+
+    Parameters
+    ----------
+    probs : array of shape (n, L) or (n,)
+        Probabilities, or logits if ``logits``.
+    costs : array of shape (L, D), or data frame
+        Cost of each decision for each true class, as for :func:`bayes_decisions`.
+    decisions : array of shape (n,), optional
+        Decisions as :func:`bayes_decisions` returns them; by default those.
+    sample_weight : array of shape (n,), optional
+        Frequencies: a weight of k equals k repetitions of the sample.
+    abstain : float, optional
+        Cost of abstaining.
+    logits : bool
+        Whether ``probs`` are logits.
+    classes : sequence, optional
+        Names of the columns of ``probs``.
+    weights : {"frequency", "importance"}
+        What sample weights mean.
+    confidence : float
+        Coverage of the result's ``interval``.
+
+    Returns
+    -------
+    MeanEstimate
+        A float with ``standard_error`` and ``interval``.
+
+    Notes
+    -----
+    The mean of :math:`\sum_k p_k C_{k d}` over samples. No labels are needed. Where there are labels,
+    :func:`realised_cost` says what the decisions did cost; a large difference is a sign of miscalibration.
+
+    Examples
+    --------
+    >>> float(expected_cost([0.05, 0.2, 0.9], [[0, 1], [10, 0]]))
+    0.4666666666666666
+    """
+    source = unlabelled(probs, sample_weight, logits=logits, classes=classes, weights=weights)
+    matrix = CostMatrix.of(costs, n_classes=source.n_classes, classes=class_names(source, classes), abstain=abstain)
+    options = matrix.options
+    if decisions is None:
+        return mean_over_rows(source, lambda block: option_costs(block, options).min(axis=1), confidence=confidence)
+    chosen = matrix.indices(decisions, source.n_rows)
+
+    def cost(block: Block) -> Floats:
+        found = option_costs(block, options)
+        return np.asarray(found[np.arange(len(found)), chosen[np.asarray(block.index)]])
+
+    return mean_over_rows(source, cost, confidence=confidence)
+
+
+def realised_cost(
+    decisions: Any,
+    y: Any,
+    costs: Any,
+    sample_weight: Any = None,
+    *,
+    abstain: float | None = None,
+    classes: Any = None,
+    weights: str = "frequency",
+    confidence: float = 0.95,
+) -> MeanEstimate:
+    """Mean cost of decisions, given the labels.
+
+    Parameters
+    ----------
+    decisions : array of shape (n,)
+        Decisions as :func:`bayes_decisions` returns them.
+    y : array of shape (n,)
+        Labels.
+    costs : array of shape (L, D), or data frame
+        Cost of each decision for each true class.
+    sample_weight : array of shape (n,), optional
+        Frequencies; samples are the units of the standard error.
+    abstain : float, optional
+        Cost of abstaining.
+    classes : sequence, optional
+        Names of the classes, in the order of the rows of ``costs``; by default the index of a data frame.
+    weights : {"frequency", "importance"}
+        What sample weights mean.
+    confidence : float
+        Coverage of the result's ``interval``.
+
+    Returns
+    -------
+    MeanEstimate
+        A float with ``standard_error`` and ``interval``.
+
+    Examples
+    --------
+    >>> float(realised_cost([0, 1, 1], [0, 0, 1], [[0, 1], [10, 0]]))
+    0.3333333333333333
+    """
+    n_classes = len(costs.values if isinstance(costs, CostMatrix) else costs)
+    if classes is None and hasattr(costs, "index") and hasattr(costs, "columns"):
+        classes = None if list(costs.index) == list(range(n_classes)) else np.asarray(list(costs.index))
+    given = np.asarray(decisions)
+    # Uniform probabilities stand in for the scores, which the cost of decisions already taken does not depend on.
+    source = labelled(
+        np.full((len(given), n_classes), 1 / n_classes), y, sample_weight, classes=classes, weights=weights
+    )
+    matrix = CostMatrix.of(costs, n_classes=n_classes, classes=source.classes, abstain=abstain)
+    chosen = matrix.indices(given, source.n_rows)
+    return mean_over_rows(source, cost_of(chosen, matrix.options), confidence=confidence)
+
+
+def cost_of(chosen: NDArray[np.intp], options: Floats) -> Any:
+    """A function of blocks: the cost of the option chosen for each sample, given its label."""
+    return lambda block: options[block.y, chosen[np.asarray(block.index)]]
+
+
+def cost_threshold(
+    false_positive: float, false_negative: float, *, true_positive: float = 0.0, true_negative: float = 0.0
+) -> float:
+    r"""Probability of the positive class from which the positive decision is the cheaper one.
+
+    Parameters
+    ----------
+    false_positive, false_negative : float
+        Costs of the two errors. Only their ratio counts, where right decisions cost nothing.
+    true_positive, true_negative : float
+        Costs of right decisions.
+
+    Returns
+    -------
+    float
+        At this calibrated probability both decisions have the same expected cost; above it the positive one is
+        cheaper.
+
+    Notes
+    -----
+    .. math:: t = \frac{C_{FP} - C_{TN}}{(C_{FP} - C_{TN}) + (C_{FN} - C_{TP})}
+
+    At the threshold itself :func:`bayes_decisions` takes the first decision, the negative one.
+
+    Examples
+    --------
+    >>> cost_threshold(1, 9)
+    0.1
+    """
+    given = {"false_positive": false_positive, "false_negative": false_negative}
+    given |= {"true_positive": true_positive, "true_negative": true_negative}
+    for name, value in given.items():
+        if not is_number(value):
+            msg = f"{name} must be a finite number, got {value!r}"
+            raise ValueError(msg)
+    against, missed = float(false_positive) - float(true_negative), float(false_negative) - float(true_positive)
+    if against < 0 or missed < 0 or against + missed <= 0:
+        msg = (
+            f"an error must not be cheaper than the right decision: a false positive costs {false_positive:g} "
+            f"against {true_negative:g} for a true negative, a false negative {false_negative:g} against "
+            f"{true_positive:g} for a true positive. One decision is always the better one, whatever the probability"
+        )
+        raise ValueError(msg)
+    return against / (against + missed)

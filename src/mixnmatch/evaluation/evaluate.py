@@ -1,0 +1,336 @@
+"""Any set of metrics of one table, before and after a map, in one pass over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._engine import door
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.rows import Rows, refuse_dask
+from mixnmatch.evaluation import error as errors
+from mixnmatch.evaluation._clusters import read_clusters
+from mixnmatch.evaluation._means import MeanEstimate, Moments, check_confidence, clustered_covariance
+from mixnmatch.evaluation._sums import ErrorSums, error_statistic, why_not_sums
+from mixnmatch.evaluation.error import CalibrationMetric
+from mixnmatch.evaluation.estimators import Estimator, GridEstimator, estimator
+from mixnmatch.evaluation.gain import CalibrationGain
+from mixnmatch.evaluation.notion import Outcomes, one_class_rows, top_label_rows
+from mixnmatch.evaluation.scores import accuracy_rows, brier_rows, half_brier_rows, log_loss_rows
+from mixnmatch.maps.base import CalibrationMap
+
+__all__ = ["METRICS", "Evaluation", "evaluate"]
+
+Floats = NDArray[np.float64]
+
+
+def _confidence_rows(block: Block) -> Floats:
+    return top_label_rows(block)[0]
+
+
+# Means over samples, by name: what each is of the samples of a block.
+METRICS: dict[str, Callable[[Block], Floats]] = {
+    "accuracy": accuracy_rows,
+    "mean_confidence": _confidence_rows,
+    "log_loss": log_loss_rows,
+    "brier_score": brier_rows,
+    "half_brier_score": half_brier_rows,
+}
+DEFAULT = ("calibration_error", "accuracy", "mean_confidence", "log_loss", "brier_score")
+
+
+@dataclass(frozen=True)
+class Evaluation(Mapping[str, Any]):
+    """Metrics of one table of scores by name, each a float that knows its interval.
+
+    Attributes
+    ----------
+    values : dict
+        Results by name.
+    n_samples, n_classes : int
+        Samples and classes.
+    after : Evaluation or None
+        The same metrics after a map, if one was given.
+    gain : CalibrationGain or None
+        Calibration gain of that map.
+    groups : dict
+        Evaluations of the subgroups, where the rows have some.
+    """
+
+    values_by_name: dict[str, Any]
+    n_samples: int
+    n_classes: int
+    after: Evaluation | None = None
+    gain: CalibrationGain | None = None
+    groups: dict[Any, Evaluation] | None = None
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values_by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_by_name)
+
+    def __len__(self) -> int:
+        return len(self.values_by_name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, ready for JSON."""
+        made: dict[str, Any] = {name: value.to_dict() for name, value in self.items()}
+        made |= {"n_samples": self.n_samples, "n_classes": self.n_classes}
+        if self.after is not None:
+            made["after"] = self.after.to_dict()
+        if self.gain is not None:
+            made["calibration_gain"] = self.gain.to_dict()
+        if self.groups:
+            made["groups"] = {str(name): one.to_dict() for name, one in self.groups.items()}
+        return made
+
+    def __str__(self) -> str:
+        sides = [self] if self.after is None else [self, self.after]
+        lines = [f"{name:<18} " + "  ->  ".join(str(side[name]) for side in sides) for name in self]
+        if self.gain is not None:
+            lines.append(str(self.gain))
+        for group, one in (self.groups or {}).items():
+            lines += [f"group {group} ({one.n_samples} samples)", *("  " + line for line in str(one).splitlines())]
+        return "\n".join(lines)
+
+
+def evaluate(
+    scores: Any,
+    y: Any = None,
+    *,
+    metrics: Sequence[str] = DEFAULT,
+    map: CalibrationMap | None = None,  # noqa: A002
+    notion: str | None = None,
+    estimator: str | Estimator = "kde-residual",
+    norm: int | str | None = None,
+    bins: int | str | None = None,
+    interval: bool = True,
+    confidence: float = 0.95,
+    logits: bool = False,
+    sample_weight: Any = None,
+    classes: Any = None,
+    positive: Any = None,
+    groups: Any = None,
+    clusters: Any = None,
+    weights: str = "frequency",
+    random_state: int | np.random.Generator | None = None,
+) -> Evaluation:
+    """Measure a table of scores, and what a fitted map makes of it, in one pass over the table.
+
+    Parameters
+    ----------
+    scores : array of shape (n, L) or (n,), data frame, or Rows
+        Probabilities, or logits if ``logits``.
+    y : array of shape (n,)
+        Labels; Rows bring their own.
+    metrics : sequence of str
+        ``calibration_error`` and the means over samples ``accuracy``, ``mean_confidence``, ``log_loss``,
+        ``brier_score`` (summed over classes) and ``half_brier_score`` (for two classes, that of scikit-learn).
+    map : fitted map, optional
+        Measure also what it makes of the scores, and its calibration gain.
+    notion, estimator, norm, bins
+        Of the calibration error, as for :func:`calibration_error`; both sides have the same notion.
+    interval : bool
+        Whether to find the interval and the test of the calibration error, which takes longest.
+    confidence : float
+        Confidence of the intervals.
+    logits, sample_weight, classes, positive, groups, clusters, weights
+        As for :func:`mixnmatch.rows`.
+    random_state : int or Generator, optional
+        For the interval of the calibration error.
+
+    Returns
+    -------
+    Evaluation
+        A mapping from names to results, with ``after``, ``gain`` and ``groups``.
+
+    Examples
+    --------
+    >>> found = evaluate([0.1, 0.2, 0.7, 0.9], [0, 0, 1, 1], interval=False)
+    >>> float(found["accuracy"]), found["calibration_error"].notion
+    (1.0, 'binary')
+    """
+    check_confidence(confidence)
+    given = door.labelled(
+        door.rows(
+            scores, y, sample_weight, logits=logits, classes=classes, groups=groups, clusters=clusters,
+            positive=positive, weights=weights,
+        )
+    )  # fmt: skip
+    chosen = _build(estimator, bins=bins)
+    metric = CalibrationMetric(chosen, notion, chosen.norms[0] if norm is None else norm)
+    asked = _Asked(
+        tuple(metrics),
+        metric.for_classes(given.n_classes),
+        estimator if isinstance(estimator, str) else repr(chosen),
+        interval,
+        confidence,
+        random_state,
+    )
+    asked.check()
+    tables = given if map is None else given.together(given.through(_checked_map(map, given)))
+    injective = None if map is None else bool(map.injective)
+    whole = _evaluate(tables, asked, injective)
+    if given.groups is None:
+        return whole
+    refuse_dask(given, "groups need their samples in memory")
+    parts = {}
+    for name in np.unique(given.groups):
+        parts[name.item()] = _evaluate(_part(tables, given.groups == name), asked, injective)
+    return replace(whole, groups=parts)
+
+
+_build = estimator
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be measured."""
+
+    metrics: tuple[str, ...]
+    metric: CalibrationMetric
+    name: str
+    interval: bool
+    confidence: float
+    random_state: int | np.random.Generator | None
+
+    def check(self) -> None:
+        known = ("calibration_error", *METRICS)
+        for name in self.metrics:
+            if name not in known:
+                msg = f"there is no metric {name!r}; metrics are {', '.join(known)}"
+                raise ValueError(msg)
+
+    @property
+    def means(self) -> tuple[str, ...]:
+        return tuple(name for name in self.metrics if name in METRICS)
+
+    @property
+    def in_pass(self) -> bool:
+        """Whether the calibration error follows from what one pass over blocks collects."""
+        return self.metric.notion != "canonical" and self.metric.estimator.one_dimensional
+
+
+def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation:
+    clusters = read_clusters(tables, None)
+    sides = [tables, *tables.beside]
+    found = tables.total(_sides_statistic, asked, not tables.on_dask, clusters is not None)
+    moments, collected, values = found[0], found[1:-1], found[-1]
+    k = len(asked.means)
+    size: dict[str, Any] = {"n_rows": moments.n_rows, "n_groups": None, "confidence": asked.confidence}
+    means, covariance = moments.means(), moments.covariance()
+    if clusters is not None:
+        kept = slice(None) if tables.weight is None else tables.weight > 0
+        weight = None if tables.weight is None else tables.weight[kept]
+        covariance, size["n_groups"] = clustered_covariance(np.concatenate(values, axis=1), weight, clusters[kept])
+    made = []
+    for number, (side, sums) in enumerate(zip(sides, collected, strict=True)):
+        at = number * k
+        results: dict[str, Any] = {
+            name: MeanEstimate(float(means[at + j]), standard_error=_root(covariance[at + j, at + j]), **size)
+            for j, name in enumerate(asked.means)
+        }
+        if "calibration_error" in asked.metrics:
+            results["calibration_error"] = _error(side, sums, asked)
+        made.append(Evaluation({name: results[name] for name in asked.metrics}, moments.n_rows, tables.n_classes))
+    if len(made) == 1:
+        return made[0]
+    at = 2 * k
+    gain = CalibrationGain(
+        float(means[at]), standard_error=_root(covariance[at, at]), before=float(means[at + 1]),
+        after=float(means[at + 2]), exact=injective, **size,
+    )  # fmt: skip
+    return replace(made[0], after=made[1], gain=gain)
+
+
+def _sides_statistic(block: Block, asked: _Asked, in_memory: bool, keep: bool) -> tuple[Any, ...]:
+    """Moments of all means of all sides, then for each side what its calibration error needs, then the values."""
+    sides = [block, *block.beside]
+    rows = [METRICS[name](side) for side in sides for name in asked.means]
+    if len(sides) == 2:
+        first, second = brier_rows(sides[0]), brier_rows(sides[1])
+        rows += [first - second, first, second]
+    values = np.array(rows).reshape(len(rows), len(block.y))
+    collected = tuple(_collected(side, asked, in_memory) for side in sides)
+    return Moments.of(values, block.weight), *collected, [values] if keep else []
+
+
+def _collected(side: Block, asked: _Asked, in_memory: bool) -> Any:
+    """What the calibration error needs of a block: its sums, and in memory for an interval the outcomes themselves."""
+    metric = asked.metric
+    if "calibration_error" not in asked.metrics or not asked.in_pass:
+        return ()
+    assert metric.notion is not None
+    sums = error_statistic(side, metric.notion, metric.estimator) if _adds_up(metric) else ()
+    if not in_memory or metric.notion == "class-wise":
+        return (sums,)
+    z, hit = top_label_rows(side) if metric.notion == "top-label" else one_class_rows(side, 1)
+    return sums, [(z, hit, side.weight)]
+
+
+def _adds_up(metric: CalibrationMetric) -> bool:
+    assert metric.notion is not None
+    return isinstance(metric.estimator, GridEstimator) and why_not_sums(metric.estimator, metric.notion) is None
+
+
+def _error(side: Rows, collected: Any, asked: _Asked) -> Any:
+    """The calibration error of one side."""
+    metric, rng = asked.metric, errors._generator(asked.random_state)
+    if len(collected) < 2:  # class-wise, canonical, or on Dask: these make passes of their own
+        own = side if not side.chain else door.calibrated(side, _materialised(side))
+        return errors.calibration_error(
+            own, notion=metric.notion, estimator=metric.estimator, norm=metric.norm, interval=asked.interval,
+            confidence=asked.confidence, random_state=asked.random_state,
+        )  # fmt: skip
+    parts = collected[1]
+    weight = None if parts[0][2] is None else np.concatenate([part[2] for part in parts])
+    z = np.concatenate([part[0] for part in parts])
+    outcomes = Outcomes(z, np.concatenate([part[1] for part in parts]), weight)
+    if isinstance(collected[0], ErrorSums):
+        value, noise = metric.of_sums(collected[0])[0], collected[0].noise / collected[0].n
+    else:
+        value, noise = metric.estimator(outcomes, metric.norm), float(np.average(z * (1 - z), weights=weight))
+    ends, p_value = None, None
+    if asked.interval:
+        ends, p_value = errors.infer_one_dimensional(metric, outcomes, rng, asked.confidence)
+    return errors.result_of(
+        metric, value, name=asked.name, n=outcomes.n, noise=noise, ends=ends, p_value=p_value,
+        confidence=asked.confidence,
+    )  # fmt: skip
+
+
+def _materialised(side: Rows) -> Any:
+    blocks = list(side.map_blocks(lambda block: np.asarray(block.probabilities(), dtype=np.float64)))
+    return np.concatenate(blocks)
+
+
+def _part(tables: Rows, chosen: NDArray[np.bool_]) -> Rows:
+    """Some of the samples of all tables."""
+    index = np.flatnonzero(chosen)
+    own = _rows_at(tables, index)
+    return own.together(*(_rows_at(other, index) for other in tables.beside)) if tables.beside else own
+
+
+def _rows_at(table: Rows, index: NDArray[np.intp]) -> Rows:
+    def some(values: Any) -> Any:
+        return None if values is None else values[index]
+
+    scores = replace(table.scores, values=table.scores.values[index])
+    return replace(
+        table, scores=scores, labels=some(table.labels), weight=some(table.weight), groups=some(table.groups),
+        clusters=some(table.clusters), beside=(), index=None,
+    )  # fmt: skip
+
+
+def _checked_map(map_: CalibrationMap, given: Rows) -> CalibrationMap:
+    map_._check_form(given)
+    return map_
+
+
+def _root(variance: float) -> float:
+    return float(np.sqrt(variance))

@@ -1,0 +1,50 @@
+"""Whether calibration has left every predicted class as it was."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._engine.dask import is_dask, known_rows, one_class_chunk, reduce_chunks, rows_like
+from mixnmatch._engine.scores import read_scores
+
+
+def accuracy_preserved(before: Any, after: Any, *, logits: bool = False) -> bool:
+    """Whether every row of ``after`` has its largest entry where ``before`` has it.
+
+    For tables of n x L only the order of a row's entries matters, so ``before`` may be logits or probabilities. A
+    vector is the positive class of a binary problem; ``logits`` says whether ``before`` is one of logits.
+
+    Examples
+    --------
+    >>> accuracy_preserved([[0.9, 0.1], [0.4, 0.6]], [[0.6, 0.4], [0.2, 0.8]])
+    True
+    >>> accuracy_preserved([[0.9, 0.1]], [[0.4, 0.6]])
+    False
+    """
+    threshold = 0.0 if logits else 0.5
+    if is_dask(before):
+        first = one_class_chunk(known_rows(before))
+        second = one_class_chunk(known_rows(after)) if is_dask(after) else np.asarray(after)
+        if first.shape == second.shape:
+            pair = [first, rows_like(second, first)]
+            same: bool = reduce_chunks(_same_winners, pair, threshold, combine=operator.and_)
+            return same
+    first, second = _winners(before, threshold), _winners(after, 0.5)
+    if first.shape != second.shape:
+        msg = f"there are {len(first)} rows before and {len(second)} after"
+        raise ValueError(msg)
+    return bool((first == second).all())
+
+
+def _same_winners(start: int, chunks: list[NDArray[Any]], threshold: float) -> bool:
+    before, after = chunks
+    return bool((_winners(before, threshold) == _winners(after, 0.5)).all())
+
+
+def _winners(scores: Any, threshold: float) -> NDArray[np.intp]:
+    values = read_scores(scores, logits=True, order_only=True).values
+    return np.asarray((values > threshold).astype(np.intp) if values.ndim == 1 else values.argmax(axis=1))

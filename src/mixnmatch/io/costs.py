@@ -1,0 +1,95 @@
+"""Reading a cost matrix from a .csv file: a line for each class, a column for each decision."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch.io.files import FileError, check_input, listed
+
+EXAMPLE = "such as 'class,accept,reject' followed by 'good,0,5' and 'bad,20,0'"
+
+
+@dataclass(frozen=True, eq=False)
+class CostFile:
+    """Costs as a file has them: names of classes and decisions, and the cost of each decision for each class."""
+
+    path: Path
+    classes: tuple[str, ...]
+    decisions: tuple[str, ...]
+    values: NDArray[np.float64]
+
+    def in_order(self, names: list[str], where: str) -> NDArray[np.float64]:
+        """Costs with the classes in the order of ``names``; an error if a class is missing or unknown."""
+        missing = [name for name in names if name not in self.classes]
+        unknown = [name for name in self.classes if name not in names]
+        if missing or unknown:
+            parts = [f"has no line for class {listed(missing)}"] if missing else []
+            parts += [f"has a line for {listed(unknown)}"] if unknown else []
+            raise FileError(self.path, f"{' and '.join(parts)}; the classes of {where} are {listed(names)}")
+        return self.values[[self.classes.index(name) for name in names]]
+
+
+def read_costs(path: Path) -> CostFile:
+    """Read a comma-separated file: a header that names the decisions, then a line for each class.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be used; the message says why.
+    """
+    check_input(path)
+    if path.suffix.lower() != ".csv":
+        raise FileError(path, f"costs must be in a .csv file, {EXAMPLE}")
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = csv.reader(file, strict=True)
+            rows = [(lines.line_num, [cell.strip() for cell in row]) for row in lines if any(map(str.strip, row))]
+    except UnicodeDecodeError:
+        raise FileError(path, "is not text in UTF-8; is it a .csv file?") from None
+    except csv.Error as error:
+        raise FileError(path, f"is not a valid .csv file ({error})") from None
+    if len(rows) < 2 or len(rows[0][1]) < 2:
+        raise FileError(path, f"needs a header that names the decisions and a line for each class, {EXAMPLE}")
+    decisions = rows[0][1][1:]
+    _check_header(path, decisions)
+    values = np.array([_numbers(path, number, cells, decisions) for number, cells in rows[1:]])
+    classes = [cells[0] for _, cells in rows[1:]]
+    twice = [name for name, count in Counter(classes).items() if count > 1]
+    if twice or not all(classes):
+        why = f"has more than one line for class {listed(twice)}" if twice else "has a line without a class"
+        raise FileError(path, why)
+    return CostFile(path, tuple(classes), tuple(decisions), values)
+
+
+def _check_header(path: Path, decisions: list[str]) -> None:
+    if all(_is_number(name) for name in decisions) and len(set(decisions)) < len(decisions):
+        raise FileError(path, f"the first line holds numbers; it should name the decisions, {EXAMPLE}")
+    twice = [name for name, count in Counter(decisions).items() if count > 1]
+    if twice or not all(decisions):
+        why = f"names decision {listed(twice)} more than once" if twice else "has a column without a name"
+        raise FileError(path, f"the first line {why}; it should name each decision once")
+
+
+def _numbers(path: Path, number: int, cells: list[str], decisions: list[str]) -> list[float]:
+    if len(cells) != len(decisions) + 1:
+        why = f"line {number} has {len(cells)} values, the header has {len(decisions) + 1}"
+        raise FileError(path, why)
+    for name, cell in zip(decisions, cells[1:], strict=True):
+        if not _is_number(cell):
+            what = f"{cell!r:.40} is not a finite number" if cell else "the cell is empty"
+            raise FileError(path, f"line {number}, decision {name!r}: {what}")
+    return [float(cell) for cell in cells[1:]]
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return math.isfinite(float(cell))
+    except ValueError:
+        return False

@@ -1,0 +1,133 @@
+"""Binary maps that are piecewise cubic functions of the log-odds: what quadratic, spline and kernel maps share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._engine.block import Block
+from mixnmatch.maps._ridge import fit_path
+from mixnmatch.maps.base import BinaryMap
+from mixnmatch.maps.columns import Columns, log_odds
+from mixnmatch.maps.logistic import sigmoid
+from mixnmatch.maps.odds import OddsTable, odds_tables
+
+Array = NDArray[np.float64]
+# Strength of the penalty on the distance from the identity that keeps fits finite whatever the data.
+WEAK = 0.3
+# The least flexible fit is taken whose leave-one-out loss is within so many standard errors of the least one.
+CAUTION = 0.5
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A function of the log-odds x, made of cubic pieces.
+
+    Piece 0 holds left of all knots, piece k from knot k - 1 on. Its coefficients, the constant first, are of powers of
+    x - knot, the knot being the one that it starts at (for piece 0 the first one).
+    """
+
+    knots: Array
+    pieces: Array
+
+    @classmethod
+    def through(cls, x: Array, y: Array, left: float, right: float) -> Curve:
+        """Straight lines through points, and beyond them with the slopes ``left`` and ``right``."""
+        slopes = np.concatenate([[left], np.diff(y) / np.diff(x), [right]])
+        constant = np.concatenate([y[:1], y])
+        return cls(x, np.stack([constant, slopes, 0 * slopes, 0 * slopes], axis=1))
+
+    def __call__(self, x: Array) -> Array:
+        """Value at every entry of x."""
+        return evaluate(x, self.knots, self.pieces)
+
+    def least_slope(self) -> float:
+        """The smallest derivative anywhere."""
+        _, b, c, d = self.pieces.T
+        width = np.concatenate([[0.0], np.diff(self.knots), [0.0]])  # the outer pieces are lines
+        ends = np.minimum(b, b + (2 * c + 3 * d * width) * width)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lowest = -c / (3 * d)
+            inside = np.where((lowest > 0) & (lowest < width), b - c * c / (3 * d), np.inf)
+        return float(min(ends.min(), inside.min()))
+
+
+def evaluate(x: Array, knots: Array, pieces: Array) -> Array:
+    """Value of a piecewise cubic function at every entry of x."""
+    piece = np.searchsorted(knots, x, side="right")
+    a, b, c, d = pieces.T
+    away = x - knots[np.maximum(piece - 1, 0)]
+    return np.asarray(((d[piece] * away + c[piece]) * away + b[piece]) * away + a[piece])
+
+
+class OddsCurveMap(BinaryMap):
+    """p = sigmoid(f(x)) for log-odds x, f piecewise cubic and a straight line beyond the first and last knot.
+
+    Subclasses implement ``_curve(table)``. The knots of problem k are at ``offsets_[k]`` to ``offsets_[k + 1]`` of
+    ``knots_``; its pieces, of which there is one more, start k entries later.
+    """
+
+    _fitted: ClassVar[tuple[str, ...]] = ("knots_", "pieces_", "offsets_", "probability_floor_")
+
+    knots_: Array
+    pieces_: Array
+    offsets_: NDArray[np.int64]
+    probability_floor_: float
+
+    @property
+    def strictly_increasing(self) -> bool:  # type: ignore[override]
+        """Whether the function increases strictly."""
+        return bool(getattr(self, "monotone", True))
+
+    @property
+    def injective(self) -> bool:  # type: ignore[override]
+        """Whether different scores stay different."""
+        return self.strictly_increasing
+
+    def _curve(self, table: OddsTable) -> Curve:
+        raise NotImplementedError(type(self).__name__)
+
+    def _fit_columns(self, columns: Columns) -> dict[str, Any]:
+        floor = columns.source.probability_floor()
+        curves = [self._curve(table) for table in odds_tables(columns, floor)]
+        return {
+            "knots_": np.concatenate([curve.knots for curve in curves]),
+            "pieces_": np.concatenate([curve.pieces for curve in curves]),
+            "offsets_": np.cumsum([0, *(len(curve.knots) for curve in curves)]),
+            "probability_floor_": floor,
+        }
+
+    def _check_fitted(self) -> None:
+        n_knots, starts = len(self.knots_), self.offsets_[:-1]
+        inner = np.setdiff1d(np.arange(1, n_knots), starts)
+        fits = self.pieces_.shape == (n_knots + len(starts), 4) and [self.offsets_[0], self.offsets_[-1]] == [
+            0,
+            n_knots,
+        ]
+        if not (fits and (np.diff(self.offsets_) > 0).all() and (self.knots_[inner] > self.knots_[inner - 1]).all()):
+            msg = "the pieces of a curve do not fit together"
+            raise ValueError(msg)
+
+    def curves(self) -> list[Curve]:
+        """The learned functions of the log-odds, one for each problem."""
+        spans = enumerate(zip(self.offsets_[:-1], self.offsets_[1:], strict=True))
+        return [Curve(self.knots_[a:b], self.pieces_[a + k : b + k + 1]) for k, (a, b) in spans]
+
+    def _transform_columns(self, block: Block, way: str) -> Array:
+        x = log_odds(block, way, self.probability_floor_)
+        out = np.empty(x.shape)
+        for k, curve in enumerate(self.curves()):
+            out[:, k] = curve(x[:, k])
+        return sigmoid(out)
+
+
+def straight_line(table: OddsTable, who: Any) -> tuple[float, float]:
+    """Slope (above 0) and intercept of the straight line with the least log loss, hardly penalised."""
+    features = np.stack([table.log_odds, np.ones_like(table.log_odds)], axis=1)
+    penalty = WEAK * np.diag([table.slope_unit**2, 0.25])[None]
+    path = fit_path(features, table, penalty, np.array([1.0, 0.0]), np.array([table.smallest_slope, -np.inf]), who)
+    slope, intercept = path.theta[0]
+    return float(slope), float(intercept)

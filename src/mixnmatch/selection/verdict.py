@@ -1,0 +1,397 @@
+"""The verdict: which method to use, decided in one place from the losses of a comparison."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch.evaluation._means import MeanEstimate, Moments
+from mixnmatch.selection.evaluation_set import LossTable
+from mixnmatch.selection.methods import SAFEST, SAFEST_FOR_TWO, simplicity, too_few
+from mixnmatch.selection.ties import CROSS_VALIDATED, near_best, tied_with_best
+
+if TYPE_CHECKING:
+    from mixnmatch.selection.learning import LearningCurve
+    from mixnmatch.selection.results import Comparison
+
+__all__ = ["Verdict", "decide", "more_data"]
+
+Floats = NDArray[np.float64]
+# Probability that the truly best method is called worse than another.
+LEVEL = 0.05
+# A method whose score is above the lowest one by less than this share of it counts as tied: nobody would notice.
+NEGLIGIBLE = 1e-3
+# Scores that can decide, by the name of the option.
+SCORES = {"nll": "log loss", "brier": "Brier score"}
+# A class with fewer samples than this says next to nothing about parameters of its own.
+FEW_OF_A_CLASS = 10
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which method to use, and why.
+
+    Attributes
+    ----------
+    method : str
+        The method to use; ``"identity"`` means to leave the scores as they are.
+    why : str
+        The reason, in a sentence.
+    decided : bool
+        Whether the data decided. False if there are too few samples to rank methods: the method is then a simple one
+        that does well on average with so few samples.
+    best : str
+        The method with the lowest mean score among those allowed.
+    tied_with : tuple of str
+        Other methods that are statistically tied with the best, from the simplest to the most flexible.
+    score : str
+        The proper score that decided, such as "log loss".
+    improvement : MeanEstimate or None
+        By how much the method lowers that score: the mean of paired differences to the uncalibrated scores, with its
+        interval. None if that is unknown or infinite.
+    helps : {"yes", "no", "harms"}
+        Whether the score falls significantly, does not change significantly, or rises significantly.
+    nested_gain : MeanEstimate or None
+        Calibration gain (in units of the Brier score) of selecting a method and fitting it: in each fold, the gain of
+        the method selected on the other folds. The gain of the method itself is optimistic, since the method was
+        selected on the same samples.
+    nested_improvement : MeanEstimate or None
+        The same for the score that decided.
+    accuracy_cost : MeanEstimate or None
+        Where the predicted classes must not change: by how much the score is above that of ``unrestricted``.
+    unrestricted : str
+        The method with the lowest score if predicted classes may change, where ``accuracy_cost`` is given.
+    more_data : str
+        Whether more calibration samples would help this method, where a learning curve was computed.
+    warnings : tuple of str
+        What else should be known.
+    """
+
+    method: str
+    why: str
+    decided: bool = True
+    best: str = ""
+    tied_with: tuple[str, ...] = ()
+    score: str = SCORES["nll"]
+    improvement: MeanEstimate | None = None
+    helps: str = "no"
+    nested_gain: MeanEstimate | None = None
+    nested_improvement: MeanEstimate | None = None
+    accuracy_cost: MeanEstimate | None = None
+    unrestricted: str = ""
+    more_data: str = ""
+    warnings: tuple[str, ...] = ()
+
+    def with_outlook(self, curve: LearningCurve | None) -> Verdict:
+        """The same verdict with what a learning curve says about more calibration samples for this method."""
+        return replace(self, more_data=more_data(self.method, curve))
+
+    def with_warnings(self, texts: Sequence[str]) -> Verdict:
+        """The same verdict with more warnings."""
+        return replace(self, warnings=(*self.warnings, *texts))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, ready for JSON."""
+        made = {key: value.to_dict() if hasattr(value, "to_dict") else value for key, value in vars(self).items()}
+        return made | {"tied_with": list(self.tied_with), "warnings": list(self.warnings)}
+
+    @property
+    def headline(self) -> str:
+        """What to use and why, in a sentence."""
+        what = "Leave the scores as they are" if self.method == "identity" else f"Use {self.method}"
+        return f"{what}: {self.why}."
+
+    def lines(self) -> list[tuple[str, str]]:
+        """What the verdict rests on: pairs of a heading and a text."""
+        found = []
+        if self.improvement is not None and self.method != "identity":
+            found.append(("Effect", f"the {self.score} {change_text(self.improvement)}"))
+        if self.nested_gain is not None:
+            text = f"{self.nested_gain:+.4f} {interval_text(self.nested_gain, sign=True)} in Brier score"
+            found.append(("Nested gain", f"{text}, when selecting the method is part of the procedure"))
+        elif self.nested_improvement is not None:
+            text = f"the {self.score} {change_text(self.nested_improvement)}"
+            found.append(("Nested", f"{text}, when selecting the method is part of the procedure"))
+        if self.tied_with:
+            found.append(("Tied", f"{', '.join(self.tied_with)}; statistically tied with the best, {self.best}"))
+        if self.accuracy_cost is not None:
+            cost = f"{self.accuracy_cost:+.4f} {interval_text(self.accuracy_cost, sign=True)} in {self.score}"
+            found.append(("Accuracy", f"never changing a predicted class costs {cost}, against {self.unrestricted}"))
+        if self.more_data:
+            found.append(("More data?", self.more_data))
+        return [*found, *(("Warning", text) for text in self.warnings)]
+
+    def __str__(self) -> str:
+        return "\n".join([self.headline, *(f"  {heading:<12} {text}" for heading, text in self.lines())])
+
+
+def interval_text(estimate: MeanEstimate, *, sign: bool = False) -> str:
+    """Such as "(95% interval 0.0100 to 0.0146)"."""
+    low, high = estimate.interval
+    if math.isnan(low):
+        return "(no interval)"
+    form = "+.4f" if sign else ".4f"
+    return f"({estimate.confidence:.0%} interval {low:{form}} to {high:{form}})"
+
+
+def change_text(improvement: MeanEstimate) -> str:
+    """How a score changes, such as "falls by 0.0123 (95% interval 0.0100 to 0.0146)"."""
+    low, high = improvement.interval
+    share = f"{improvement.confidence:.0%} interval"
+    if low > 0:
+        return f"falls by {float(improvement):.4f} ({share} {low:.4f} to {high:.4f})"
+    if high < 0:
+        return f"rises by {-float(improvement):.4f} ({share} {-high:.4f} to {-low:.4f})"
+    return f"does not change significantly ({0 - improvement:+.4f}, {share} {0 - high:+.4f} to {0 - low:+.4f})"
+
+
+def decide(comparison: Comparison, *, preserve_accuracy: bool = False) -> Verdict:
+    r"""Which method to use, from a comparison on samples that the methods were not fitted on.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        What :func:`compare` found.
+    preserve_accuracy : bool
+        Whether the predicted classes must not change.
+
+    Returns
+    -------
+    Verdict
+        The method, the reasons and warnings.
+
+    Notes
+    -----
+    The choice is the simplest method, in the order of ``mixnmatch.selection.methods.SIMPLICITY``, whose mean score is
+    within one standard error of the lowest one, by paired differences. Which methods are called tied with the best, or
+    significantly worse, follows Hsu's comparison with the best at the 5% level, which accounts for the number of
+    methods. Differences below 0.1% of the score count as ties.
+
+    The identity is no candidate, since a map with one or two parameters costs next to nothing where scores are
+    calibrated already. It is chosen where calibrating is shown to harm: the interval of the nested estimate of the
+    improvement is below zero.
+
+    With fewer than 64 samples, or fewer than 10 outside the most frequent class, no ranking is possible. The verdict
+    then is temperature scaling, or Platt scaling for two classes, unless that significantly raises the score. If none
+    of the predictions is wrong, any map would make the scores more extreme, and the verdict is to leave them.
+
+    Examples
+    --------
+    >>> from mixnmatch import load_sample
+    >>> from mixnmatch.selection import compare
+    >>> sample = load_sample()
+    >>> found = decide(compare(sample.logits_cal, sample.labels_cal, methods=["ts", "irm"], logits=True))
+    >>> found.method, found.helps
+    ('ts', 'yes')
+    """
+    table = comparison.losses
+    if table is None:
+        msg = f"no method could be fitted: {comparison.failed[0].failure}"
+        raise ValueError(msg)
+    preserving = [result.name for result in comparison.results if result.accuracy_preserving]
+    found = decide_by_losses(
+        table,
+        scoring=comparison.scoring,
+        allowed=preserving if preserve_accuracy else None,
+        held_out=comparison.held_out,
+        confidence=comparison.confidence,
+    )
+    return found.with_warnings([f"{result.name} failed: {result.failure}" for result in comparison.failed])
+
+
+def decide_by_losses(
+    table: LossTable,
+    *,
+    scoring: str = "nll",
+    allowed: Sequence[str] | None = None,
+    held_out: bool = False,
+    confidence: float = 0.95,
+) -> Verdict:
+    """The verdict of :func:`decide` from losses alone; ``allowed`` names the methods that may be chosen."""
+    race = _Race(table, scoring, allowed, held_out, confidence)
+    warnings = _warnings(table.class_weights)
+    if not race.candidates:
+        why = "no other method could be compared" if allowed is None else "no other method keeps every predicted class"
+        return Verdict("identity", why, decided=False, best="identity", score=race.score, warnings=warnings)
+    if table.errors == 0:
+        why = f"none of the {table.evaluated.sum():g} predictions is wrong, so the data cannot show how confident to be"
+        return Verdict("identity", why, decided=False, best="identity", score=race.score, warnings=warnings)
+    reason = too_few(table.evaluated)
+    return race.default(reason, warnings) if reason else race.verdict(warnings)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The method selected, the one with the lowest mean loss, and all that are tied with it, from the simplest on."""
+
+    method: str
+    best: str
+    tied: list[str]
+
+
+def select(
+    losses: Floats, names: Sequence[str], n_classes: int, weight: Floats | None = None, *, held_out: bool = False
+) -> Selection:
+    """Select a method by the losses (n x m) of samples that the methods were not fitted on; see :func:`decide`."""
+    means = np.average(losses, axis=0, weights=weight)
+    best = int(means.argmin())
+    same = means - means[best] <= NEGLIGIBLE * abs(means[best])
+    tied = tied_with_best(losses, weight, level=LEVEL, inflation=1.0 if held_out else CROSS_VALIDATED) | same
+    near = (near_best(losses, weight) & tied) | same
+    order = simplicity(names, n_classes)
+    ties = [name for name in order if tied[names.index(name)]]
+    return Selection(next(name for name in ties if near[names.index(name)]), names[best], ties)
+
+
+class _Race:
+    """The candidates and their losses."""
+
+    def __init__(
+        self, table: LossTable, scoring: str, allowed: Sequence[str] | None, held_out: bool, confidence: float
+    ):
+        self.table = table
+        self.n_classes = len(table.class_weights)
+        self.confidence = confidence
+        self.losses: Floats = table.nll if scoring == "nll" else table.brier
+        self.score = SCORES[scoring]
+        self.held_out = held_out
+        self.how = "held-out" if held_out else "cross-validated"
+        finite = [name for k, name in enumerate(table.names) if np.isfinite(self.losses[:, k]).all()]
+        self.unrestricted = [name for name in finite if name != "identity"]
+        self.candidates = [name for name in self.unrestricted if allowed is None or name in allowed]
+
+    def of(self, name: str) -> Floats:
+        """Losses of a method."""
+        return self.losses[:, self.table.names.index(name)]
+
+    def select(self, candidates: list[str], rows: Any = slice(None)) -> Selection:
+        """Select among candidates by their losses for some of the samples."""
+        weight = None if self.table.weight is None else self.table.weight[rows]
+        losses = np.stack([self.of(name)[rows] for name in candidates], axis=1)
+        return select(losses, candidates, self.n_classes, weight, held_out=self.held_out)
+
+    def mean(self, values: Floats) -> MeanEstimate | None:
+        """Weighted mean with its interval; None if it is not finite."""
+        if not np.isfinite(values).all():
+            return None
+        moments = Moments.of(values[None], self.table.weight)
+        return MeanEstimate(
+            float(moments.means()[0]),
+            standard_error=float(np.sqrt(moments.covariance()[0, 0])),
+            n_rows=len(values),
+            n_groups=None,
+            confidence=self.confidence,
+        )
+
+    def improvement(self, name: str) -> MeanEstimate | None:
+        """By how much a method lowers the score."""
+        return self.mean(self.of("identity") - self.of(name)) if "identity" in self.table.names else None
+
+    def nested(self) -> tuple[MeanEstimate | None, MeanEstimate | None]:
+        """Calibration gain, and improvement of the score, of selecting on the other folds and fitting."""
+        fold, names = self.table.fold, self.table.names
+        folds = np.unique(fold)
+        if len(folds) < 2 or "identity" not in names:
+            return None, None
+        chosen = np.empty(len(fold), dtype=np.intp)
+        for k in folds:
+            chosen[fold == k] = names.index(self.select(self.candidates, fold != k).method)
+        rows, given = np.arange(len(fold)), names.index("identity")
+        gain = self.mean(self.table.brier[:, given] - self.table.brier[rows, chosen])
+        return gain, self.mean(self.losses[:, given] - self.losses[rows, chosen])
+
+    def default(self, reason: str, warnings: tuple[str, ...]) -> Verdict:
+        """The verdict where samples are too few to rank methods."""
+        safe = SAFEST_FOR_TWO if self.n_classes == 2 and SAFEST_FOR_TWO in self.candidates else SAFEST
+        method = safe if safe in self.candidates else simplicity(self.candidates, self.n_classes)[0]
+        why = f"{reason}, too few to rank methods; {method} is the safest simple choice"
+        improvement = self.improvement(method)
+        if _helps(improvement) == "harms":
+            method, why = "identity", f"{reason}, too few to rank methods, and {method} raises the {self.score}"
+            improvement = None
+        return Verdict(
+            method,
+            why,
+            decided=False,
+            best=method,
+            score=self.score,
+            improvement=improvement,
+            helps=_helps(improvement),
+            warnings=warnings,
+        )
+
+    def verdict(self, warnings: tuple[str, ...]) -> Verdict:
+        """The verdict where there are enough samples."""
+        selection = self.select(self.candidates)
+        method, best, tied = selection.method, selection.best, selection.tied
+        gain, improvement = self.nested()
+        cost, unrestricted = self._accuracy_cost(method)
+        why = self._why(selection)
+        if improvement is not None and improvement.interval[1] < 0:
+            why = f"selecting a method and fitting it is shown to harm; the {self.how} {self.score} "
+            why += change_text(improvement)
+            method = "identity"
+        effect = self.improvement(method)
+        return Verdict(
+            method,
+            why,
+            best=best,
+            tied_with=tuple(name for name in tied if name not in (method, best)),
+            score=self.score,
+            improvement=effect,
+            helps=_helps(effect) if method != "identity" else "no",
+            nested_gain=gain,
+            nested_improvement=improvement,
+            accuracy_cost=cost,
+            unrestricted=unrestricted,
+            warnings=warnings,
+        )
+
+    def _why(self, selection: Selection) -> str:
+        lowest = f"the lowest {self.how} {self.score}"
+        if len(self.candidates) == 1:
+            return "no other method was compared"
+        if len(selection.tied) == 1:
+            return f"it has {lowest}, significantly lower than that of every other method"
+        if selection.method == selection.best:
+            return f"it has {lowest}, and no simpler method is within one standard error of it"
+        return f"it is the simplest method within one standard error of {selection.best}, which has {lowest}"
+
+    def _accuracy_cost(self, method: str) -> tuple[MeanEstimate | None, str]:
+        if len(self.candidates) == len(self.unrestricted):
+            return None, ""
+        best = self.select(self.unrestricted).best
+        return self.mean(self.of(method) - self.of(best)), best
+
+
+def _helps(improvement: MeanEstimate | None) -> str:
+    if improvement is None:
+        return "no"
+    low, high = improvement.interval
+    return "yes" if low > 0 else ("harms" if high < 0 else "no")
+
+
+def more_data(method: str, curve: LearningCurve | None) -> str:
+    """Whether more calibration samples would help a method, by a learning curve."""
+    if method == "identity":
+        return "nothing is fitted; with more samples a method may turn out to help"
+    if curve is None:
+        return "there are too few samples for a learning curve; collect more"
+    outlook = next((found for found in curve.outlooks if found.method == method), None)
+    return f"unknown: {method} is not on the learning curve" if outlook is None else str(outlook)
+
+
+def _warnings(counts: Floats) -> tuple[str, ...]:
+    found = []
+    absent = int(np.count_nonzero(counts == 0))
+    if absent:
+        which = "1 class has" if absent == 1 else f"{absent} classes have"
+        found.append(f"{which} no calibration samples: their probabilities cannot be calibrated")
+    elif counts.min() < FEW_OF_A_CLASS:
+        found.append(f"the rarest class has only {counts.min():g} calibration samples")
+    return tuple(found)

@@ -1,0 +1,161 @@
+"""Cost matrices, Bayes decisions and what decisions cost, against brute force and closed forms."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mixnmatch.decisions import CostMatrix, bayes_decisions, cost_threshold, expected_cost, realised_cost
+
+
+def random_problem(seed, n=40, n_classes=3, n_decisions=4):
+    rng = np.random.default_rng(seed)
+    return rng.dirichlet(np.full(n_classes, 0.5), n), rng.normal(size=(n_classes, n_decisions)), rng
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 5), st.integers(1, 5), st.booleans())
+def test_no_other_decision_is_cheaper(seed, n_classes, n_decisions, with_abstention):
+    p, costs, rng = random_problem(seed, 12, n_classes, n_decisions)
+    abstain = float(rng.normal()) if with_abstention else None
+    chosen = bayes_decisions(p, costs, abstain)
+    options = [*range(n_decisions), *([-1] if with_abstention else [])]
+    for row, decision in zip(p, chosen, strict=True):
+        brute = {d: abstain if d == -1 else sum(row[k] * costs[k, d] for k in range(n_classes)) for d in options}
+        assert brute[int(decision)] == pytest.approx(min(brute.values()), abs=1e-12)
+
+
+def test_all_joint_decisions_of_a_few_samples():
+    p, costs, _ = random_problem(1, 5, 3, 3)
+    best = min(
+        float(expected_cost(p, costs, np.array(decisions))) for decisions in itertools.product(range(3), repeat=5)
+    )
+    assert float(expected_cost(p, costs)) == pytest.approx(best, abs=1e-12)
+    assert float(expected_cost(p, costs, bayes_decisions(p, costs))) == pytest.approx(best, abs=1e-12)
+
+
+def test_zero_one_costs_give_the_most_probable_class():
+    p, _, _ = random_problem(2, 500, 7)
+    assert (bayes_decisions(p, 1 - np.eye(7)) == p.argmax(axis=1)).all()
+    assert float(expected_cost(p, 1 - np.eye(7))) == pytest.approx(1 - p.max(axis=1).mean())
+
+
+def test_ties_take_the_first_decision_and_do_not_abstain():
+    costs = [[0, 1], [1, 0]]
+    assert bayes_decisions([[0.5, 0.5]], costs).tolist() == [0]
+    assert bayes_decisions([[0.5, 0.5]], costs, abstain=0.5).tolist() == [0]
+    assert bayes_decisions([[0.5, 0.5]], costs, abstain=np.nextafter(0.5, 0)).tolist() == [-1]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_zeros_and_ones(dtype):
+    p = np.array([0.0, 1.0, 1e-30], dtype=dtype)
+    assert bayes_decisions(p, [[0, 1], [1e6, 0]]).tolist() == [0, 1, 0]
+
+
+def test_a_vector_two_columns_and_logits_are_one_problem():
+    rng = np.random.default_rng(3)
+    z = rng.normal(size=200) * 20
+    p = 1 / (1 + np.exp(-z))
+    costs = [[0, 3], [1, -0.5]]
+    wanted = bayes_decisions(p, costs)
+    assert (bayes_decisions(np.stack([1 - p, p], 1), costs) == wanted).all()
+    assert (bayes_decisions(z, costs, logits=True) == wanted).all()
+    assert (wanted == (p > cost_threshold(3, 1, true_positive=-0.5))).all()
+
+
+def test_threshold_of_a_cost_ratio():
+    assert cost_threshold(1, 1) == 0.5
+    assert cost_threshold(0, 1) == 0.0
+    assert cost_threshold(1, 0) == 1.0
+    t = cost_threshold(3.0, 11.0, true_positive=2.0, true_negative=1.0)
+    for p, decision in ((t - 1e-9, 0), (t + 1e-9, 1)):
+        assert bayes_decisions([p], [[1, 3], [11, 2]]).tolist() == [decision]
+    for wrong in ({"false_positive": 0, "false_negative": 0}, {"false_positive": -1, "false_negative": 2}):
+        with pytest.raises(ValueError, match="cheaper than the right decision"):
+            cost_threshold(**wrong)
+    with pytest.raises(ValueError, match="finite number"):
+        cost_threshold(np.nan, 1)
+
+
+def test_weights_are_repetitions():
+    p, costs, rng = random_problem(4)
+    w = rng.integers(0, 4, len(p))
+    decisions = rng.integers(0, 4, len(p))
+    y = rng.integers(0, 3, len(p))
+    again = np.repeat(np.arange(len(p)), w)
+    with_weights = expected_cost(p, costs, decisions, w)
+    assert float(with_weights) == pytest.approx(float(expected_cost(p[again], costs, decisions[again])))
+    assert float(realised_cost(decisions, y, costs, w)) == pytest.approx(costs[y[again], decisions[again]].mean())
+    assert with_weights.n_rows == (w > 0).sum()
+
+
+def test_expected_and_realised_cost_agree_when_calibrated():
+    rng = np.random.default_rng(5)
+    p = rng.dirichlet([1, 1, 1], 20000)
+    y = (p.cumsum(axis=1) < rng.random((20000, 1))).sum(axis=1)
+    costs = rng.random((3, 3))
+    expected = expected_cost(p, costs)
+    realised = realised_cost(bayes_decisions(p, costs), y, costs)
+    assert abs(expected - realised) < 4 * realised.standard_error
+
+
+def test_one_sample_has_no_standard_error():
+    found = expected_cost([[0.25, 0.75]], [[0, 4], [2, 0]])
+    assert float(found) == 1.0
+    assert np.isnan(found.standard_error)
+
+
+def test_a_data_frame_names_classes_and_decisions():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"approve": [200, 0], "reject": [0, 50]}, index=["bad", "good"])
+    p = pandas.DataFrame({"good": [0.9, 0.5], "bad": [0.1, 0.5]})
+    found = bayes_decisions(p, frame, abstain=30)
+    assert found.tolist() == ["approve", "reject"]
+    assert bayes_decisions(p, frame, abstain=15).tolist() == ["abstain", "abstain"]
+    assert float(expected_cost(p, frame, found)) == pytest.approx((20 + 25) / 2)
+    assert float(realised_cost(found, ["bad", "good"], frame)) == pytest.approx((200 + 50) / 2)
+    assert bayes_decisions(p.to_numpy(), frame, classes=["good", "bad"]).tolist() == ["approve", "reject"]
+    assert float(realised_cost(pandas.Series(found), ["bad", "good"], frame)) == pytest.approx(125)
+    with pytest.raises(ValueError, match="decision 0 of row 0 is not one of"):
+        realised_cost([0, 1], ["bad", "good"], frame)
+    with pytest.raises(ValueError, match="name each class once"):
+        bayes_decisions(p.rename(columns={"good": "fine"}), frame)
+
+
+def test_many_classes_and_many_decisions():
+    rng = np.random.default_rng(6)
+    p = rng.dirichlet(np.full(1000, 0.1), 20)
+    costs = rng.random((1000, 100))
+    chosen = bayes_decisions(p, costs)
+    assert (chosen == (p @ costs).argmin(axis=1)).all()
+    assert float(expected_cost(p, costs, chosen)) == pytest.approx((p @ costs).min(axis=1).mean())
+
+
+@pytest.mark.parametrize(
+    ("costs", "settings", "message"),
+    [
+        ([[0, 1]], {}, "a row for each of the 2 classes"),
+        ([0, 1], {}, "a row for each of the 2 classes"),
+        ([[0, np.inf], [1, 0]], {}, "row 0, column 1 is inf"),
+        ([[0, "x"], [1, 0]], {}, "costs must be numbers"),
+        ([[0, 1], [1, 0]], {"abstain": np.nan}, "the cost of abstaining"),
+    ],
+)
+def test_costs_that_cannot_be(costs, settings, message):
+    with pytest.raises(ValueError, match=message):
+        bayes_decisions([0.3], costs, **settings)
+
+
+def test_decisions_that_cannot_be():
+    costs = [[0, 1], [1, 0]]
+    with pytest.raises(ValueError, match=r"decision 2 of row 1 is not one of \[0, 1\]"):
+        expected_cost([0.3, 0.4], costs, [0, 2])
+    with pytest.raises(ValueError, match="pass abstain="):
+        expected_cost([0.3, 0.4], costs, [0, -1])
+    with pytest.raises(ValueError, match="one for each sample"):
+        expected_cost([0.3, 0.4], costs, [0])
+    assert float(expected_cost([0.3, 0.4], costs, [0, -1], abstain=0.25)) == pytest.approx((0.3 + 0.25) / 2)
+    assert CostMatrix.of(costs, n_classes=2, abstain=1.0).options.shape == (2, 3)

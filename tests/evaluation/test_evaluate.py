@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from tests.conftest import make_problem
+
+from mixnmatch import accuracy, brier_score, calibration_error, calibration_gain, calibrator, log_loss, rows
+from mixnmatch._engine import passes
+from mixnmatch.evaluation import evaluate
+
+SINGLE = {"accuracy": accuracy, "log_loss": log_loss, "brier_score": brier_score}
+
+
+@pytest.fixture(params=[2, 4])
+def problem(request):
+    logits, y = make_problem(600, request.param, seed=3)
+    weight = np.random.default_rng(0).integers(0, 4, 600).astype(float)
+    return logits, y, weight
+
+
+def test_equals_the_single_functions(problem):
+    logits, y, weight = problem
+    given = rows(logits, y, weight, logits=True)
+    fitted = calibrator("vector", logits=True).fit(given)
+    found = evaluate(given, map=fitted)
+    after = fitted.predict_proba(logits)
+    for side, scores, is_logits in ((found, logits, True), (found.after, after, False)):
+        for name, function in SINGLE.items():
+            expected = function(scores, y, logits=is_logits, sample_weight=weight)
+            assert float(side[name]) == pytest.approx(float(expected), rel=1e-12)
+            assert side[name].standard_error == pytest.approx(expected.standard_error, rel=1e-9)
+        expected = calibration_error(scores, y, logits=is_logits, sample_weight=weight, interval=True)
+        assert float(side["calibration_error"]) == pytest.approx(float(expected), abs=1e-12)
+        assert_allclose(side["calibration_error"].interval, expected.interval, atol=1e-9)
+        assert side["calibration_error"].p_value == expected.p_value
+    gain = calibration_gain(logits, fitted, y, logits=True, sample_weight=weight)
+    assert float(found.gain) == pytest.approx(float(gain), abs=1e-12)
+    assert found.gain.standard_error == pytest.approx(gain.standard_error, rel=1e-9)
+
+
+@pytest.mark.parametrize("options", [{"estimator": "histogram", "bins": 10}, {"estimator": "sweep"}, {"norm": 2}])
+def test_other_estimators(problem, options):
+    logits, y, weight = problem
+    found = evaluate(logits, y, logits=True, sample_weight=weight, interval=False, **options)["calibration_error"]
+    expected = calibration_error(logits, y, logits=True, sample_weight=weight, **options)
+    assert float(found) == pytest.approx(float(expected), abs=1e-12)
+
+
+@pytest.mark.parametrize("notion", ["class-wise", "canonical"])
+def test_other_notions_after_a_map(notion):
+    logits, y = make_problem(200, 3, seed=4)
+    fitted = calibrator("ts", logits=True).fit(logits, y)
+    found = evaluate(logits, y, logits=True, map=fitted, notion=notion, interval=False)
+    expected = calibration_error(fitted.predict_proba(logits), y, notion=notion)
+    assert float(found.after["calibration_error"]) == pytest.approx(float(expected), abs=1e-9)
+
+
+def test_one_pass_over_the_table(problem, monkeypatch):
+    logits, y, _ = problem
+    given = rows(logits, y, logits=True)
+    fitted = calibrator("ets", logits=True).fit(given)
+    seen = []
+    run = passes.run_blocks
+
+    def counting(work, ranges):
+        seen.append(ranges[-1][1])
+        return run(work, ranges)
+
+    monkeypatch.setattr("mixnmatch._engine.rows.run_blocks", counting)
+    evaluate(given, map=fitted, interval=False)
+    assert seen == [600]
+
+
+def test_groups_and_clusters(problem):
+    logits, y, weight = problem
+    groups = np.where(logits[:, 0] > 0, "high", "low")
+    clusters = np.arange(600) % 40
+    found = evaluate(logits, y, logits=True, sample_weight=weight, groups=groups, clusters=clusters, interval=False)
+    high = groups == "high"
+    expected = log_loss(logits[high], y[high], logits=True, sample_weight=weight[high], clusters=clusters[high])
+    assert float(found.groups["high"]["log_loss"]) == pytest.approx(float(expected), rel=1e-12)
+    assert found.groups["high"]["log_loss"].standard_error == pytest.approx(expected.standard_error, rel=1e-9)
+    whole = log_loss(logits, y, logits=True, sample_weight=weight, clusters=clusters)
+    assert found["log_loss"].standard_error == pytest.approx(whole.standard_error, rel=1e-9)
+    assert set(found.to_dict()["groups"]) == {"high", "low"}
+    assert "group high" in str(found)
+
+
+def test_unknown_metrics_are_refused():
+    with pytest.raises(ValueError, match="there is no metric 'ece'"):
+        evaluate([0.5, 0.5], [0, 1], metrics=["ece"])

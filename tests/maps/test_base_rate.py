@@ -1,0 +1,67 @@
+import warnings
+
+import numpy as np
+import pytest
+
+from mixnmatch import calibrator
+from mixnmatch.exceptions import CalibrationWarning
+from tests.conftest import draw_labels, make_problem, softmax
+
+ALWAYS = pytest.mark.filterwarnings("always::mixnmatch.exceptions.CalibrationWarning")
+
+
+def undersampled(n=14_400, seed=0):
+    """Scores of a model that was trained on as many positives as negatives; 1.7% are positive."""
+    rng = np.random.default_rng(seed)
+    log_odds = rng.normal(-6, 2.2, n)
+    y = (rng.random(n) < 1 / (1 + np.exp(-log_odds))).astype(int)
+    return 1 / (1 + np.exp(-(log_odds + np.log(50)))), y
+
+
+@ALWAYS
+@pytest.mark.parametrize("name", ["ts", "ets", "irm", "iop"])
+def test_maps_that_cannot_follow_the_base_rate_say_so(name):
+    p, y = undersampled()
+    with pytest.warns(CalibrationWarning, match=r"mean probability of class 1 is .*such as beta, platt or auto"):
+        fitted = calibrator(name).fit(p, y)
+    assert fitted.predict_proba(p)[:, 1].mean() > 5 * y.mean()
+
+
+@pytest.mark.parametrize("name", ["platt", "beta", "isotonic", "vector"])
+def test_maps_with_an_intercept_follow_it(name):
+    p, y = undersampled()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = calibrator(name).fit(p, y)
+    assert fitted.predict_proba(p)[:, 1].mean() == pytest.approx(y.mean(), rel=0.02)
+
+
+@pytest.mark.parametrize(("n", "n_classes"), [(30, 2), (300, 2), (200, 10), (2000, 100)])
+def test_calibrated_scores_hardly_ever_warn(n, n_classes):
+    warned = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        p = softmax(rng.normal(size=(n, n_classes)) * 2 - 3.0 * (np.arange(n_classes) > 0))
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            calibrator("ts").fit(p, draw_labels(p, rng))
+        warned += any("mean probability" in str(one.message) for one in seen)
+    assert warned <= 1
+
+
+@ALWAYS
+def test_weights_count_as_repetitions():
+    p, y = undersampled(3000)
+    with pytest.warns(CalibrationWarning, match="mean probability") as seen:
+        calibrator("ts").fit(p, y, np.full(3000, 2.0))
+    with pytest.warns(CalibrationWarning, match="mean probability") as again:
+        calibrator("ts").fit(np.repeat(p, 2), np.repeat(y, 2))
+    assert str(seen[0].message) == str(again[0].message)
+
+
+@ALWAYS
+@pytest.mark.parametrize("name", ["ts", "beta", "irova"])
+def test_labels_of_one_class_never_fit_silently(name):
+    logits, _ = make_problem(50, 3)
+    with pytest.warns(CalibrationWarning, match="all labels are of class 1"):
+        calibrator(name, logits=True).fit(logits, np.ones(50, dtype=int))

@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+from scipy.interpolate import CubicSpline
+from scipy.optimize import minimize
+
+from mixnmatch import PlattScaling, SplineCalibration
+from mixnmatch.maps.spline import NaturalSplines
+from tests.conftest import nll
+from tests.maps.test_shrunken import drawn, sigmoid
+
+
+def wavy(n, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-4, 4, n)
+    return x, (rng.random(n) < sigmoid(0.5 * x + 1.2 * np.sin(1.5 * x))).astype(int)
+
+
+def test_roughness_is_the_integral_of_the_squared_second_derivative():
+    knots = np.array([-3.0, -1.0, 0.5, 0.8, 2.0, 5.0])
+    splines = NaturalSplines.at(knots)
+    values = np.random.default_rng(0).normal(size=6)
+    spline = CubicSpline(knots, values, bc_type="natural")
+    at = np.linspace(-3, 5, 800001)
+    integral = np.mean(spline(at, 2) ** 2) * 8 * 8**3  # d2/dv2 = 64 d2/dx2, dv = dx / 8
+    assert values @ splines.roughness() @ values == pytest.approx(integral, rel=1e-4)
+    parts = splines.components()
+    bent = np.random.default_rng(1).normal(size=4)
+    assert (parts[:, :4] @ bent) @ splines.roughness() @ (parts[:, :4] @ bent) == pytest.approx(bent @ bent)
+    np.testing.assert_allclose(splines(at[::1000]) @ values, spline(at[::1000]), atol=1e-12)
+    outside = splines(np.array([-5.0, 9.0])) @ values
+    expected = values[[0, -1]] + np.array([-2.0, 4.0]) * spline(knots[[0, -1]], 1)
+    np.testing.assert_allclose(outside, expected)
+    np.testing.assert_allclose(splines.curve(values)(at[::1000]), spline(at[::1000]), atol=1e-12)
+
+
+def test_agrees_with_an_independent_solver():
+    x, y = wavy(300)
+    fitted = SplineCalibration(knots=6, penalty=0.05, monotone=False, logits=True).fit(x, y)
+    knots = fitted.knots_
+    length, middle = np.ptp(knots), knots.mean()
+    at = np.linspace(knots[0], knots[-1], 4001)
+
+    def objective(values):
+        spline = CubicSpline(knots, values, bc_type="natural")
+        inside = np.clip(x, knots[0], knots[-1])
+        eta = spline(inside) + (x - inside) * spline(inside, 1)
+        rough = np.mean(spline(at, 2) ** 2) * length**4
+        return (np.logaddexp(0, eta) - y * eta).sum() + 0.05 * rough / 2
+
+    start = 0.6 * knots
+    best = minimize(objective, start, method="BFGS", options={"gtol": 1e-6, "maxiter": 500})
+    # Only the weak penalty towards the identity, 0.3 of a unit, is left out.
+    found = fitted.curves()[0](knots)
+    assert objective(found) - best.fun < 0.02
+    assert length > 0
+    assert abs(middle) < 1
+    np.testing.assert_allclose(found, best.x, atol=0.1)
+
+
+def test_follows_curves_that_a_line_cannot():
+    x, y = wavy(3000)
+    new, labels = wavy(3000, seed=1)
+    loss = {
+        name: nll(kind.fit(x, y).predict_proba(new), labels)
+        for name, kind in {
+            "line": PlattScaling(logits=True),
+            "free": SplineCalibration(monotone=False, logits=True),
+            "monotone": SplineCalibration(logits=True),
+        }.items()
+    }
+    true = -np.log(sigmoid(np.where(labels == 1, 1, -1) * (0.5 * new + 1.2 * np.sin(1.5 * new)))).mean()
+    assert loss["free"] < true + 0.01
+    assert loss["free"] < loss["line"] - 0.05
+    assert loss["monotone"] <= loss["line"] + 0.002
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_monotone_increases_everywhere(seed):
+    x, y = wavy(200 + 100 * seed, seed)
+    curve = SplineCalibration(logits=True).fit(x, y).curves()[0]
+    assert curve.least_slope() > 0
+    assert (np.diff(curve(np.linspace(-20, 20, 4001))) > 0).all()
+    backwards = SplineCalibration(logits=True).fit(x, 1 - y)
+    assert backwards.curves()[0].least_slope() > 0
+    # The smallest slope is found exactly, also inside a piece.
+    free = SplineCalibration(penalty=1e-3, monotone=False, logits=True).fit(x, y).curves()[0]
+    at = np.linspace(-5, 5, 200001)
+    slopes = np.diff(free(at)) / np.diff(at)
+    assert free.least_slope() <= slopes.min() + 1e-9
+    assert free.least_slope() == pytest.approx(slopes.min(), abs=1e-3)
+
+
+def test_calibrated_scores_are_left_nearly_alone():
+    x, y = drawn(2000)
+    at = np.linspace(-3, 3, 61)
+    found = SplineCalibration(logits=True).fit(x, y).predict_proba(at)[:, 1]
+    np.testing.assert_allclose(found, sigmoid(at), atol=0.05)
+
+
+def test_parameters_are_checked():
+    for knots in (2, 2.5, True, 1000, "many"):
+        with pytest.raises(ValueError, match="knots must be a whole number from 3 to 100"):
+            SplineCalibration(knots=knots).fit([0.5], [1])
+    assert not SplineCalibration(monotone=False).strictly_increasing
+    assert SplineCalibration().injective

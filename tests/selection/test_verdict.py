@@ -1,0 +1,157 @@
+import json
+from dataclasses import FrozenInstanceError, replace
+
+import numpy as np
+import pytest
+
+from mixnmatch.selection import compare, decide, learning_curve
+from mixnmatch.selection.evaluation_set import LossTable
+from mixnmatch.selection.verdict import decide_by_losses, select
+from tests.conftest import make_problem
+
+
+def table(differences, *, n=400, noise=0.3, seed=0, n_classes=3, names=None):
+    """Losses of the identity and of methods that are better by some differences, with paired noise."""
+    rng = np.random.default_rng(seed)
+    common = rng.exponential(size=(n, 1))
+    losses = common + np.array([0.0, *(-one for one in differences.values())])
+    losses[:, 1:] += rng.normal(size=(n, len(differences))) * noise
+    counts = np.full(n_classes, n / n_classes)
+    fold = rng.integers(0, 5, n)
+    names = ("identity", *differences)
+    return LossTable(names, losses, losses / 2, None, fold, class_weights=counts, evaluated=counts)
+
+
+def test_ties_go_to_the_simplest():
+    chosen = []
+    for seed in range(20):
+        found = decide_by_losses(table({"auto": 0.2, "ets": 0.2, "ts": 0.2, "irova-ts": 0.0}, seed=seed))
+        chosen.append(found.method)
+        assert "irova-ts" not in (found.best, *found.tied_with)
+        assert found.helps == "yes"
+        if found.method != found.best:
+            assert "within one standard error of " + found.best in found.why
+    assert chosen.count("ts") > 8
+    assert chosen.count("auto") < 8
+
+
+def test_a_clear_best_wins_however_flexible():
+    found = decide_by_losses(table({"auto": 0.5, "ets": 0.2, "ts": 0.19}))
+    assert (found.method, found.best, found.tied_with) == ("auto", "auto", ())
+    assert "significantly lower" in found.why
+
+
+def test_negligible_differences_are_ties():
+    """A difference that is significant, but below 0.1% of the loss, is not worth a more flexible map."""
+    rng = np.random.default_rng(0)
+    ts = rng.exponential(size=5000)
+    losses = np.stack([ts, ts - 0.0005], axis=1)
+    assert select(losses, ["ts", "auto"], 3).method == "ts"
+    assert select(losses - 0.9, ["ts", "auto"], 3).method == "auto"  # now it is 0.5%
+
+
+def test_identity_only_where_calibrating_is_shown_to_harm():
+    assert decide_by_losses(table({"ts": -0.01, "ets": -0.02})).method == "ts"
+    found = decide_by_losses(table({"ts": -0.2, "ets": -0.2}))
+    assert found.method == "identity"
+    assert "shown to harm" in found.why
+    assert found.headline.startswith("Leave the scores as they are")
+
+
+def test_infinite_losses():
+    given = table({"ts": 0.2, "svs": 0.3})
+    given.nll[0, 0] = np.inf
+    found = decide_by_losses(given)
+    assert found.method in ("ts", "svs")
+    assert found.improvement is None
+    given.nll[1, 2] = np.inf
+    assert decide_by_losses(given).method == "ts"
+
+
+def test_few_samples_decide_nothing():
+    found = decide_by_losses(table({"auto": 0.5, "ts": 0.1}, n=50))
+    assert (found.method, found.decided) == ("ts", False)
+    assert "too few to rank methods" in found.why
+    assert decide_by_losses(table({"auto": 0.5, "ts": 0.1, "platt": 0.1}, n=50, n_classes=2)).method == "platt"
+    assert decide_by_losses(table({"auto": 0.5, "ts": -2.0}, n=50)).method == "identity"
+    rare = table({"auto": 0.5, "ts": 0.1, "platt": 0.1}, n=400, n_classes=2)
+    rare = replace(rare, class_weights=np.array([395.0, 5.0]), evaluated=np.array([395.0, 5.0]))
+    found = decide_by_losses(rare)
+    assert (found.method, found.decided) == ("platt", False)
+    assert any("rarest class has only 5" in text for text in found.warnings)
+
+
+def test_nothing_is_learned_where_no_prediction_is_wrong():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 200)
+    logits = rng.normal(size=(200, 3))
+    logits[np.arange(200), y] = logits.max(axis=1) + 1
+    found = compare(logits, y, methods=["ts"], logits=True).verdict
+    assert (found.method, found.decided) == ("identity", False)
+    assert "none of the 200 predictions is wrong" in found.why
+
+
+def test_accuracy_costs_what_it_costs():
+    found = decide_by_losses(table({"auto": 0.5, "ts": 0.1}), allowed=["ts"])
+    assert (found.method, found.unrestricted) == ("ts", "auto")
+    assert found.accuracy_cost.interval[0] < 0.4 < found.accuracy_cost.interval[1]
+    assert "never changing a predicted class costs +0." in str(found)
+
+
+def test_nested_gain_is_not_optimistic():
+    """Of twenty worthless methods the best looks good, the nested estimate does not."""
+    own, nested = [], []
+    for seed in range(30):
+        names = {f"method {k}": 0.0 for k in range(20)}
+        found = decide_by_losses(table(names, n=200, noise=0.5, seed=seed))
+        losses = table(names, n=200, noise=0.5, seed=seed)
+        best = losses.names.index(found.best)
+        own.append((losses.brier[:, 0] - losses.brier[:, best]).mean())
+        nested.append(float(found.nested_gain))
+    assert np.mean(own) > 0.02
+    assert abs(np.mean(nested)) < 3 * np.std(nested) / np.sqrt(30)
+
+
+def test_weights_are_frequencies():
+    given = table({"auto": 0.4, "ts": 0.39}, n=300)
+    weight = np.r_[np.zeros(100), np.ones(200)]
+    part = LossTable(
+        given.names, given.nll[100:], given.brier[100:], None, given.fold[100:], given.class_weights, given.evaluated
+    )
+    one, other = decide_by_losses(replace(given, weight=weight)), decide_by_losses(part)
+    assert one.method == other.method
+    assert float(one.improvement) == pytest.approx(float(other.improvement))
+    assert float(one.nested_gain) == pytest.approx(float(other.nested_gain))
+
+
+def test_is_a_frozen_value_that_can_be_written_down():
+    logits, y = make_problem(300, 3)
+    comparison = compare(logits, y, methods=["ts", "irm"], logits=True)
+    found = decide(comparison)
+    assert found == decide(comparison)
+    with pytest.raises(FrozenInstanceError):
+        found.method = "irm"
+    json.dumps(found.to_dict(), allow_nan=False)
+    curve = learning_curve(logits, y, methods=[found.method], logits=True, repetitions=2)
+    told = found.with_outlook(curve)
+    assert found.method in told.more_data
+    assert "More data?" in str(told)
+    assert found.more_data == ""
+    assert found.with_outlook(None).more_data.startswith("there are too few samples")
+
+
+def test_failures_become_warnings():
+    class Broken:
+        def fit(self, scores, y):
+            msg = "no"
+            raise RuntimeError(msg)
+
+        def predict_proba(self, scores):
+            return scores
+
+    logits, y = make_problem(100, 3)
+    found = compare(logits, y, methods={"broken": Broken(), "ts": "ts"}, logits=True).verdict
+    assert found.method == "ts"
+    assert any(text.startswith("broken failed: RuntimeError: no") for text in found.warnings)
+    alone = compare(logits, y, methods=["identity"], logits=True).verdict
+    assert (alone.method, alone.decided) == ("identity", False)
