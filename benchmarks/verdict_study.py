@@ -270,9 +270,15 @@ def before(record: Record) -> str:
 
 
 def simple(record: Record) -> str:
-    """The rule for very few samples: TS, or Platt scaling for two classes, unless it is shown to harm."""
+    """The rule for very few samples: TS, or Platt scaling for two classes, unless that is shown to harm.
+
+    Where no label has a probability below one half, no prediction is wrong, and the scores are left as they are.
+    """
     name = "platt" if record.n_classes == 2 else "ts"
-    lower = record.nll[:, record.names.index("identity")] - record.nll[:, record.names.index(name)]
+    given = record.nll[:, record.names.index("identity")]
+    if not (given > np.log(2)).any():
+        return "identity"
+    lower = given - record.nll[:, record.names.index(name)]
     harms = lower.mean() < -1.96 * lower.std(ddof=1) / np.sqrt(len(lower))
     return "identity" if harms else name
 

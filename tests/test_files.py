@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,10 @@ def test_plain_files_only(tmp_path):
     assert read_plain_file(tmp_path / "a", 5) == b"12345"
     with pytest.raises(NotAPlainFileError, match="larger than the 4 bytes"):
         read_plain_file(tmp_path / "a", 4)
+    tracemalloc.start()
+    read_plain_file(tmp_path / "a", 1 << 32)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(NotAPlainFileError, match="not a regular file"):
         read_plain_file(tmp_path / "pipe", 5)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 from mixnmatch import calibrator, engine
 from mixnmatch._engine import kernels
@@ -76,6 +77,17 @@ def test_log_odds_of_zeros_and_ones_are_at_the_floor(backend):
     half = -np.log(2.0)
     np.testing.assert_allclose(log_p, [[0, -50, -50], [half, half, -50]], atol=1e-15)
     np.testing.assert_allclose(log_not, [[-50, 0, 0], [half, half, 0]], atol=1e-15)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_log_odds_of_logits_do_not_underflow(backend, n_classes):
+    """Log-odds of thousands, whose probabilities are 0 in floating point, are exact without a floor."""
+    x = np.random.default_rng(0).normal(size=(50, n_classes)) * 3000
+    log_p, log_not = backend.log_odds_parts(x, -np.inf, logits=True)
+    expected = x - logsumexp(x, axis=1, keepdims=True)
+    others = np.stack([logsumexp(np.delete(expected, k, axis=1), axis=1) for k in range(n_classes)], axis=1)
+    np.testing.assert_allclose(log_p, expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(log_not, others, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("loss", ["nll", "brier"])

@@ -190,7 +190,7 @@ def test_names_of_classes_keep_their_value(tmp_path, names):
 
 OUT_OF_RANGE = {
     ("ts", "beta_"): -1.0,
-    ("ts", "probability_floor_"): 0.0,
+    ("ts", "probability_floor_"): -1.0,
     ("ts", "total_weight_"): 0.0,
     ("ets", "member_weights_"): [0.7, 0.7, -0.4],
     ("ensemble-beta", "theta_"): [[-1.0, 1.0, 0.0]],

@@ -59,7 +59,60 @@ def test_rows_slightly_off_are_marked_for_renormalising():
     assert not read_scores(np.array([[0.5, 0.5]])).uneven
     assert not read_scores(np.array([[0.3, 0.7]], dtype=np.float32)).uneven
     with pytest.raises(ValueError, match="sums to"):
-        read_scores(np.array([[0.5002, 0.5]]))
+        read_scores(np.array([[0.5, 0.503]]))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10, 40, 300])
+@pytest.mark.parametrize("decimals", [3, 4])
+@pytest.mark.parametrize("cut", [np.round, lambda p, d: np.floor(p * 10**d) / 10**d], ids=["rounded", "cut off"])
+def test_rounded_probabilities_are_taken_with_a_warning(n_classes, decimals, cut):
+    """Those of peaked rows, as classifiers give them: small entries vanish, and the sum stays near 1."""
+    rng = np.random.default_rng(n_classes)
+    p = cut(rng.dirichlet(np.full(n_classes, 0.02), size=300), decimals)
+    off = np.abs(p.sum(axis=1) - 1).max()
+    if off <= 1e-4:
+        read_scores(p)
+        return
+    with pytest.warns(UserWarning, match=f"to within {off:.2g}, as probabilities do that were rounded"):
+        table = read_scores(p)
+    assert table.uneven
+    with pytest.warns(UserWarning, match="rounded"):
+        fitted = mm.TemperatureScaling().fit(p, p.argmax(axis=1))
+    with pytest.warns(UserWarning, match="rounded"):
+        out = fitted.predict_proba(p)
+    np.testing.assert_allclose(out.sum(axis=1), 1, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        [[0.5, 0.503]],  # further off than three decimals of two classes
+        [[0.6, 0.6, 0.1]],
+        [[0.9, 0.8, 0.7], [0.1, 0.2, 0.1]],  # scores of three separate yes-or-no questions
+        [[2.0, 1.0, -1.0]],
+        [[0.3, 0.3, 0.3]],
+        np.full((3, 1000), 1.06e-3),
+    ],
+)
+def test_logits_and_unnormalised_scores_are_still_refused(scores):
+    with pytest.raises(ValueError, match="if these are logits, pass logits=True"):
+        read_scores(np.array(scores))
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_probabilities_that_are_called_logits_give_a_warning(n_classes):
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(n_classes), size=50)
+    for scores in (p, p.astype(np.float32), p.round(3)):
+        with pytest.warns(UserWarning, match="probably probabilities"):
+            read_scores(scores, logits=True)
+    read_scores(np.log(p), logits=True)
+    read_scores(p - 0.1, logits=True)
+    read_scores(p[:5], logits=True)  # too few rows to tell
+    read_scores(p[:, 1], logits=True)
+    read_scores(p, logits=True, order_only=True)
+    mixed = np.concatenate([p, [[0.9] * n_classes]])
+    read_scores(mixed, logits=True)
     assert read_scores(np.array([[0.505, 0.5]], dtype=np.float16)).uneven
 
 
@@ -72,7 +125,7 @@ def test_rows_slightly_off_are_marked_for_renormalising():
         ([0, 1.5, 1], "row 1 is not a class"),
         ([0, np.nan, 1], "row 1"),
         ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], "one label a row"),
-        (np.array([0, None, 1], dtype=object), "object array"),
+        (np.array([0, None, 1], dtype=object), "all text or all whole numbers"),
         (["a", "b", "a"], "name 2 classes.*classes="),
     ],
 )

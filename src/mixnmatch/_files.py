@@ -40,7 +40,8 @@ def read_plain_file(path: Path, most: int) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             msg = f"{path} is not a regular file"
             raise NotAPlainFileError(msg)
-        raw = file.read(most + 1) if status.st_size <= most else b""
+        # Room is made for as many bytes as are asked for: those of the file, and one to see whether it has grown.
+        raw = file.read(status.st_size + 1) if status.st_size <= most else b""
     if status.st_size > most or len(raw) > most:
         msg = f"{path} is larger than the {most} bytes that such a file may have"
         raise NotAPlainFileError(msg)

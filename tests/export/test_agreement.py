@@ -128,13 +128,13 @@ def test_nested_expressions(expression, n_classes, keep):
 @pytest.mark.parametrize(
     "binary",
     [
-        mm.ShrunkenPlattScaling(),
-        mm.ShrunkenBetaScaling(penalty=0.5),
-        mm.QuadraticScaling(),
-        mm.SplineCalibration(monotone=False),
-        mm.KernelCalibration(monotone=False),
-        mm.VennAbers(),
-        mm.VennAbers(cv=3),
+        mm.maps.ShrunkenPlattScaling(),
+        mm.maps.ShrunkenBetaScaling(penalty=0.5),
+        mm.maps.QuadraticScaling(),
+        mm.maps.SplineCalibration(monotone=False),
+        mm.maps.KernelCalibration(monotone=False),
+        mm.maps.VennAbers(),
+        mm.maps.VennAbers(cv=3),
     ],
     ids=repr,
 )
@@ -180,6 +180,15 @@ def test_near_ties_keep_their_winner(runtime, precision):
         for name in (line.name for line in mm.calibrators() if line.accuracy_preserving):
             fitted = fitted_map(name, 4, logits)
             assert accuracy_preserved(rows, ran(runtime, fitted, rows, precision))
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("name", ["platt", "beta"])
+def test_logits_whose_probabilities_underflow(name, n_classes, runtime):
+    logits, y = make_problem(200, n_classes, sharpness=2000.0, dtype=np.float32)
+    fitted = mm.calibrator(name, logits=True).fit(logits, y)
+    assert_same(ran(runtime, fitted, logits, "double"), fitted, logits)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

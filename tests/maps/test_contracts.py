@@ -26,9 +26,9 @@ EXPRESSIONS = {
     "pooled-beta": lambda **k: mm.Pooled(mm.BetaScaling(), **k),
     "pooled-histogram": lambda **k: mm.Pooled(mm.maps.HistogramBinning(bins=7, strategy="width"), **k),
     "pooled-bbq": lambda **k: mm.Pooled(mm.maps.BayesianBinning(), **k),
-    "pooled-spline": lambda **k: mm.Pooled(mm.SplineCalibration(), **k),
-    "pooled-kernel": lambda **k: mm.Pooled(mm.KernelCalibration(), **k),
-    "pooled-venn-abers": lambda **k: mm.Pooled(mm.VennAbers(), **k),
+    "pooled-spline": lambda **k: mm.Pooled(mm.maps.SplineCalibration(), **k),
+    "pooled-kernel": lambda **k: mm.Pooled(mm.maps.KernelCalibration(), **k),
+    "pooled-venn-abers": lambda **k: mm.Pooled(mm.maps.VennAbers(), **k),
     "irm-linear": lambda **k: mm.Pooled(mm.Isotonic(shape="linear", strict=True), **k),
     "two-free": lambda **k: mm.Ensemble("temperature", free=2, **k),
 }

@@ -79,6 +79,7 @@ def test_shapes():
     assert fitted.inverse(np.full((2, 3), 0.3)).shape == (2, 3)
     assert fitted.inverse(np.empty(0)).shape == (0,)
     assert fitted.inverse(0.5) == pytest.approx(0.0, abs=1e-12)
+    assert calibrator("identity", logits=True).fit(*problem()).inverse(0.0) == -np.inf
 
 
 def test_maps_without_an_inverse():

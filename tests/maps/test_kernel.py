@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from mixnmatch import KernelCalibration, PlattScaling
-from mixnmatch.maps import kernel
+from mixnmatch.maps import KernelCalibration, PlattScaling, kernel
 from mixnmatch.maps.odds import OddsTable
 from mixnmatch.maps.odds_curve import straight_line
 from tests.conftest import nll

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad, minimize
 
-from mixnmatch import TemperatureScaling
+from mixnmatch import TemperatureScaling, calibrator, engine
 from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import read_scores
@@ -323,3 +323,44 @@ def test_mean_predictions_with_biases_are_the_class_frequencies():
     np.testing.assert_allclose(biased, frequency, atol=2e-3)
     plain = TemperatureScaling(logits=True).fit(logits, y).predict_proba(logits).mean(axis=0)
     assert np.abs(plain - frequency).max() > 0.05
+
+
+@pytest.mark.parametrize("spread", [1.0, 3.0, 100.0])
+@pytest.mark.parametrize("name", ["vector", "svs", "sms", "matrix", "dirichlet"])
+def test_logits_tied_to_the_last_bit_do_not_depend_on_blocks(name, spread):
+    """Scaled by an inverse temperature of 1e13, log-probabilities would be rounded to multiples of 1/16."""
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=300) * spread
+    logits = np.stack([first, np.nextafter(first, np.where(rng.random(300) < 0.5, np.inf, -np.inf))], axis=1)
+    y = rng.integers(0, 2, 300)
+    whole = calibrator(name, logits=True).fit(logits, y).predict_proba(logits)
+    for size in (64, 1000):
+        with engine(block_bytes=size):
+            cut = calibrator(name, logits=True).fit(logits, y).predict_proba(logits)
+        np.testing.assert_allclose(cut, whole, atol=1e-9)
+
+
+def test_dirichlet_does_not_depend_on_the_order_of_the_samples():
+    logits, y = make_problem(250, 3, seed=4)
+    order = np.random.default_rng(0).permutation(250)
+    fitted = DirichletScaling(logits=True).fit(logits, y)
+    shuffled = DirichletScaling(logits=True).fit(logits[order], y[order])
+    assert shuffled.strength_ == fitted.strength_
+    np.testing.assert_allclose(shuffled.predict_proba(logits), fitted.predict_proba(logits), atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [8, 30, 200])
+def test_weights_of_dirichlet_are_repetitions(n):
+    for seed in range(5):
+        logits, y = make_problem(n, 4, seed=seed)
+        weight = np.random.default_rng(seed).integers(1, 6, n)
+        weighted = DirichletScaling(logits=True).fit(logits, y, weight)
+        repeated = DirichletScaling(logits=True).fit(np.repeat(logits, weight, axis=0), np.repeat(y, weight))
+        assert weighted.strength_ == repeated.strength_
+        np.testing.assert_allclose(weighted.predict_proba(logits), repeated.predict_proba(logits), atol=1e-5)
+
+
+def test_dirichlet_chooses_a_strength_where_all_scores_are_equal():
+    p = np.tile([0.2, 0.3, 0.5], (90, 1))
+    fitted = DirichletScaling().fit(p, np.arange(90) % 3)
+    np.testing.assert_allclose(fitted.predict_proba(p[:1]), [[1 / 3] * 3], atol=0.12)

@@ -3,7 +3,7 @@ import pytest
 from scipy.optimize import minimize
 
 import mixnmatch as mm
-from mixnmatch import QuadraticScaling
+from mixnmatch.maps import QuadraticScaling
 from tests.maps.test_shrunken import drawn, sigmoid
 
 

@@ -3,8 +3,7 @@ import pytest
 from scipy.optimize import minimize
 
 import mixnmatch as mm
-from mixnmatch import ShrunkenBetaScaling, ShrunkenPlattScaling
-from mixnmatch.maps import odds
+from mixnmatch.maps import ShrunkenBetaScaling, ShrunkenPlattScaling, odds
 from mixnmatch.maps._ridge import fit_path
 from mixnmatch.maps.odds import OddsTable
 

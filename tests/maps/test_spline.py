@@ -3,7 +3,7 @@ import pytest
 from scipy.interpolate import CubicSpline
 from scipy.optimize import minimize
 
-from mixnmatch import PlattScaling, SplineCalibration
+from mixnmatch.maps import PlattScaling, SplineCalibration
 from mixnmatch.maps.spline import NaturalSplines
 from tests.conftest import nll
 from tests.maps.test_shrunken import drawn, sigmoid

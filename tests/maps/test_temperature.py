@@ -130,3 +130,13 @@ def test_quadratic_programme_on_the_simplex_is_exact():
         assert w.sum() == pytest.approx(1)
         values = np.einsum("ij,jk,ik->i", corners, gram, corners) - 2 * corners @ linear
         assert w @ gram @ w - 2 * linear @ w <= values.min() + 1e-12
+
+
+@pytest.mark.parametrize("loss", ["nll", "brier"])
+@pytest.mark.parametrize("method", [TemperatureScaling, EnsembleTemperatureScaling])
+def test_samples_without_errors_do_not_make_it_certain(method, loss):
+    """One error in new data costs what n samples allow for, not hundreds of nats."""
+    logits, _ = make_problem(50, 3)
+    fitted = method(logits=True, loss=loss).fit(logits, logits.argmax(axis=1))
+    p = fitted.predict_proba(logits).max(axis=1)
+    assert -np.log(p).mean() == pytest.approx(np.log(51 / 50.5), rel=1e-6)

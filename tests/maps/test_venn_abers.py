@@ -3,7 +3,7 @@ import pytest
 from scipy.optimize import isotonic_regression
 
 import mixnmatch as mm
-from mixnmatch import VennAbers
+from mixnmatch.maps import VennAbers
 from tests.conftest import make_problem, nll, softmax
 
 

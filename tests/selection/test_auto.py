@@ -282,3 +282,22 @@ def test_real_scores_are_improved():
     stack = Auto(logits=True, accuracy_preserving=True).fit(sample.logits_cal[rows], sample.labels_cal[rows])
     after = nll(stack.predict_proba(sample.logits_eval), sample.labels_eval)
     assert after < nll(softmax(sample.logits_eval), sample.labels_eval) - 0.1
+
+
+def test_files_of_versions_without_a_verdict_load(fitted, tmp_path):
+    import json
+
+    from mixnmatch.persistence import _checksum
+
+    stack, fresh, _ = fitted
+    path = tmp_path / "auto.json"
+    stack.save(path)
+    document = json.loads(path.read_text())
+    del document["sha256"]
+    del document["map"]["fitted"]["verdict_"]
+    document["sha256"] = _checksum(document)
+    path.write_text(json.dumps(document))
+    back = load(path)
+    assert back.verdict_ == ""
+    assert "stack:" in back.summary().splitlines()[-1]
+    np.testing.assert_array_equal(back.predict_proba(fresh[:10]), stack.predict_proba(fresh[:10]))

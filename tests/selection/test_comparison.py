@@ -157,9 +157,9 @@ def test_default_methods_are_the_main_ones_and_the_others_are_named():
     main, others = default_methods(source)
     assert {"identity", "ts", "sms", "auto"} <= set(main)
     assert {"platt", "gpc", "ensemble-beta", "matrix"} <= set(others)
-    assert list(build_methods(None, source, logits=True)) == main
-    assert set(build_methods("all", source, logits=True)) == set(METHODS) - {"uniform", "irova"}
-    assert set(build_methods("ts", source, logits=True)) == {"ts", "identity"}
+    assert list(build_methods(None, source)) == main
+    assert set(build_methods("all", source)) == set(METHODS) - {"uniform", "irova"}
+    assert set(build_methods("ts", source)) == {"ts", "identity"}
     large = door.rows(np.zeros((200_001, 3)), np.arange(200_001) % 3, logits=True)
     assert "auto" in default_methods(large)[1]
 

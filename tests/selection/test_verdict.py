@@ -30,7 +30,7 @@ def test_ties_go_to_the_simplest():
         assert "irova-ts" not in (found.best, *found.tied_with)
         assert found.helps == "yes"
         if found.method != found.best:
-            assert "within one standard error of " + found.best in found.why
+            assert f"within one standard error (or 0.1%) of {found.best}" in found.why
     assert chosen.count("ts") > 8
     assert chosen.count("auto") < 8
 
@@ -96,6 +96,9 @@ def test_accuracy_costs_what_it_costs():
     assert (found.method, found.unrestricted) == ("ts", "auto")
     assert found.accuracy_cost.interval[0] < 0.4 < found.accuracy_cost.interval[1]
     assert "never changing a predicted class costs +0." in str(found)
+    free = decide_by_losses(table({"auto": 0.1, "ts": 0.5}), allowed=["ts"])
+    assert (free.unrestricted, float(free.accuracy_cost)) == ("ts", 0.0)
+    assert "costs nothing here" in str(free)
 
 
 def test_nested_gain_is_not_optimistic():

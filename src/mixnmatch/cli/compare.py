@@ -62,7 +62,7 @@ def command(
     """Compare."""
     from mixnmatch import selection
     from mixnmatch.cli.display import reporting
-    from mixnmatch.cli.inputs import about, evaluation_rows, frequencies
+    from mixnmatch.cli.inputs import about, evaluation_rows
 
     if every and methods is not None:
         msg = "give --methods or --all, not both"
@@ -72,17 +72,14 @@ def command(
     settings: dict[str, Any] = {
         "methods": "all" if every else chosen,
         "evaluation": None if evaluation is None else evaluation_rows(evaluation, table, reading),
-        "logits": table.logits,
-        "sample_weight": frequencies(table, reading.weighting),
-        "classes": table.classes,
         "random_state": seed,
     }
     result: selection.Comparison | selection.LearningCurve
     with reporting("Comparing") as step:
         if curve:
-            result = selection.learning_curve(table.scores, table.labels, progress=step, **settings)
+            result = selection.learning_curve(table.checked, progress=step, **settings)
         else:
-            result = selection.compare(table.scores, table.labels, cv=cv, progress=step, **settings)
+            result = selection.compare(table.checked, cv=cv, progress=step, **settings)
     if as_json:
         print_json({"file": str(scores), **result.to_dict()})
     else:

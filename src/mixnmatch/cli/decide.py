@@ -12,6 +12,7 @@ from mixnmatch.cli.command import Command, print_json
 from mixnmatch.cli.options import FILE, FILE_HELP, Reading, force_option, json_option, reading_options
 
 if TYPE_CHECKING:
+    from mixnmatch._engine.rows import Rows
     from mixnmatch.decisions.costs import CostMatrix
     from mixnmatch.io import ScoreTable
 
@@ -58,7 +59,7 @@ def command(
     reading: Reading,
 ) -> None:
     """Read, decide, write."""
-    from mixnmatch.cli.inputs import aligned, calibrated, load_map
+    from mixnmatch.cli.inputs import aligned, load_map
     from mixnmatch.io import check_output
     from mixnmatch.io.costs import read_costs
 
@@ -67,13 +68,12 @@ def command(
     costs = read_costs(cost_file)
     map_ = None if map_file is None else load_map(map_file)
     table = reading.read(scores, need_labels=False, like=map_)
-    probs, logits = table.scores, table.logits
     if map_ is not None and map_file is not None:
         table = aligned(table, map_, map_file)
-        probs, logits = calibrated(map_, table.scores), False
+    source = table.checked if map_ is None else table.checked.through(map_)
     names = _class_names(table, map_)
     matrix = _matrix(costs.in_order(names, str(scores)), costs.decisions, abstain, cost_file)
-    found = Decided.of(table, probs, logits, matrix, reading.weighting)
+    found = Decided.of(table, source, matrix)
     if output is not None:
         found.write(output)
     if as_json:
@@ -116,49 +116,46 @@ class Decided:
     constant: tuple[str, Any] | None = None
 
     @classmethod
-    def of(cls, table: ScoreTable, probs: Any, logits: bool, matrix: CostMatrix, weighting: str) -> Decided:
+    def of(cls, table: ScoreTable, source: Rows, matrix: CostMatrix) -> Decided:
         """Decide, and measure if there are labels."""
         import numpy as np
 
-        from mixnmatch.decisions._inputs import unlabelled
         from mixnmatch.decisions.costs import decide, expected_cost, option_costs
 
-        source = unlabelled(probs, logits=logits)
         chosen = decide(source, matrix)
         every = np.concatenate(list(source.map_blocks(option_costs, matrix.options)))
         costs = every[np.arange(len(chosen)), chosen]
         decisions = matrix.named(chosen)
-        weighed: dict[str, Any] = {"sample_weight": table.weights, "weights": weighting}
-        expected = expected_cost(probs, matrix, decisions, logits=logits, **weighed)
+        expected = expected_cost(source, matrix, decisions)
         options = [*(matrix.decisions or ()), *(["abstain"] if matrix.abstain is not None else [])]
-        w = np.ones(len(chosen)) if table.weights is None else np.asarray(table.weights, dtype=np.float64)
+        w = np.ones(len(chosen)) if source.weight is None else source.weight
         shares = {
             str(name): (int((decisions == name).sum()), float(w[decisions == name].sum() / w.sum())) for name in options
         }
         found = cls(table, decisions, costs, shares, expected)
-        return found if table.labels is None else found._measured(matrix, weighed)
+        return found if table.labels is None else found._measured(matrix)
 
-    def _measured(self, matrix: CostMatrix, weighed: dict[str, Any]) -> Decided:
+    def _measured(self, matrix: CostMatrix) -> Decided:
         """With what the decisions cost, given the labels."""
         from dataclasses import replace
 
         import numpy as np
 
-        from mixnmatch._engine.labels import read_labels
         from mixnmatch.decisions.costs import realised_cost
 
-        table = self.table
-        y = read_labels(table.labels, table.n_rows, table.n_classes, table.classes)[0]
+        y, weight = self.table.checked.labels, self.table.checked.weight
+        assert y is not None
         constants = {
-            name: realised_cost(np.full(len(y), name), y, matrix, **weighed) for name in matrix.decisions or ()
+            name: realised_cost(np.full(len(y), name), y, matrix, sample_weight=weight)
+            for name in matrix.decisions or ()
         }
         best = min(constants, key=lambda name: float(constants[name]))
         # The difference to what was expected, sample by sample: a decision for each sample, at its own cost.
         excess = matrix.options[y, matrix.indices(self.decisions, len(y))] - self.sample_costs
         return replace(
             self,
-            realised=realised_cost(self.decisions, y, matrix, **weighed),
-            excess=_mean(excess, table.weights),
+            realised=realised_cost(self.decisions, y, matrix, sample_weight=weight),
+            excess=_mean(excess, weight),
             constant=(str(best), constants[best]),
         )
 

@@ -108,14 +108,13 @@ def _write(targets: dict[str, Path], sample: Sample, methods: tuple[str, ...] | 
     saved = calibrator(method, logits=True, classes=names).fit(sample.logits_cal, names[sample.labels_cal])
     saved.save(targets["map.json"])
     if "report.html" in targets:
+        from mixnmatch._engine.door import rows
         from mixnmatch.cli.report import write
 
         write(
             targets["report.html"],
-            (sample.logits_cal, names[sample.labels_cal]),
-            evaluation=(sample.logits_eval, names[sample.labels_eval]),
-            logits=True,
-            classes=names,
+            rows(sample.logits_cal, names[sample.labels_cal], logits=True, classes=names),
+            evaluation=rows(sample.logits_eval, names[sample.labels_eval], logits=True, classes=names),
             methods=None if methods is None else list(methods),
             title="LeNet-5 on CIFAR-10",
         )

@@ -1,4 +1,4 @@
-"""``mixnmatch evaluate``: how good, how well calibrated, and how sure is that."""
+"""``mixnmatch evaluate``: accuracy, proper scores and calibration error of a file, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mixnmatch.cli.command import Command, echo, print_json
-from mixnmatch.cli.options import FILE, FILE_HELP, Reading, json_option, reading_options, seed_option
+from mixnmatch.cli.options import FILE, FILE_HELP, Reading, TextType, json_option, reading_options, seed_option
 
 if TYPE_CHECKING:
-    from mixnmatch.cli.inputs import Measured
+    from mixnmatch.evaluation.evaluate import Evaluation
     from mixnmatch.io import ScoreTable
 
 NOTIONS = ("top-label", "class-wise", "canonical", "binary")
-ESTIMATORS = (
-    "kde-residual",
-    "kde-residual-debiased",
-    "kde",
-    "histogram",
-    "histogram-debiased",
-    "sweep",
-    "smooth",
-    "dirichlet",
-    "skce",
-)
 # Classes that are shown when each has an error of its own.
 WORST = 5
 
 
-def _choices(names: tuple[str, ...]) -> str:
-    return f"{names[0]} [default], {', '.join(names[1:-1])} or {names[-1]}"
+class EstimatorName(TextType):
+    """Name of an estimator of calibration error, known to the registry."""
+
+    name = "estimator"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check that there is such an estimator."""
+        from mixnmatch.evaluation.estimators import estimator
+
+        try:
+            estimator(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return value
 
 
 HELP = f"""How good and how well calibrated are the scores in a file?
@@ -56,13 +57,20 @@ HELP = f"""How good and how well calibrated are the scores in a file?
 )
 @click.argument("scores", type=FILE)
 @click.option("--map", "map_file", type=FILE, metavar="CAL.json", help="Evaluate after calibration, too.")
-@click.option("--notion", type=click.Choice(NOTIONS), default="top-label", metavar="NAME", help=f"{_choices(NOTIONS)}.")
+@click.option(
+    "--notion",
+    type=click.Choice(NOTIONS),
+    metavar="NAME",
+    help=f"{', '.join(NOTIONS)} [default: binary for two classes, top-label for more].",
+)
 @click.option(
     "--estimator",
-    type=click.Choice(ESTIMATORS),
+    type=EstimatorName(),
     default="kde-residual",
+    show_default=True,
     metavar="NAME",
-    help=f"{_choices(ESTIMATORS)}.",
+    help="kde-residual, kde-residual-debiased, kde, histogram, histogram-debiased, sweep, smooth, dirichlet, skce, or "
+    "one of another package.",
 )
 @click.option(
     "--norm", type=click.Choice(["1", "2", "max"]), help="Power of the error; max for histograms [default: 1]."
@@ -83,7 +91,7 @@ HELP = f"""How good and how well calibrated are the scores in a file?
 def command(
     scores: Path,
     map_file: Path | None,
-    notion: str,
+    notion: str | None,
     estimator: str,
     norm: str | None,
     bins: int | None,
@@ -95,122 +103,79 @@ def command(
 ) -> None:
     """Measure, before and after."""
     from mixnmatch.cli.display import progress
-    from mixnmatch.cli.inputs import aligned, calibrated, load_map
+    from mixnmatch.cli.inputs import aligned, load_map
+    from mixnmatch.evaluation.evaluate import DEFAULT, FOR_TWO, evaluate
 
     map_ = None if map_file is None else load_map(map_file)
     table = reading.read(scores, like=map_)
-    asked: dict[str, Any] = {
-        "notion": notion,
-        "estimator": estimator,
-        "norm": int(norm) if norm in ("1", "2") else norm,
-        "bins": bins,
-    }
-    asked |= {"interval": interval, "confidence": confidence, "random_state": seed}
-    with progress("Evaluating", 1 if map_ is None else 2) as step:
+    with progress("Evaluating", 1) as step:
         if map_ is not None and map_file is not None:
             table = aligned(table, map_, map_file)
-        sides = {"before": Side(table, table.scores, table.logits, reading.weighting, asked)}
+        found = evaluate(
+            table.checked,
+            map=map_,
+            metrics=DEFAULT if table.n_classes > 2 else (*DEFAULT, *FOR_TWO),
+            notion=notion,
+            estimator=estimator,
+            norm=int(norm) if norm in ("1", "2") else norm,
+            bins=bins,
+            interval=interval,
+            confidence=confidence,
+            random_state=seed,
+        )
         step()
-        if map_ is not None:
-            sides["after"] = Side(table, calibrated(map_, table.scores), False, reading.weighting, asked)
-        step()
-    gain = None if map_ is None else _gain(table, sides, map_, reading.weighting, confidence)
-    drift = None if map_ is None else _drift(table, sides, map_, reading.weighting)
+    drift = None if map_ is None else _drift(table, map_)
     if as_json:
-        print_json(_as_dict(table, sides, gain, map_file) | ({} if drift is None else {"score_drift": drift.to_dict()}))
+        print_json(_as_dict(table, found, map_file) | ({} if drift is None else {"score_drift": drift.to_dict()}))
     else:
-        echo(_as_text(table, sides, gain, map_file))
+        echo(_as_text(table, found, map_file))
         if drift is not None and drift.different:
             echo(drift.message)
 
 
-class Side:
-    """All that is measured of one table of scores."""
-
-    def __init__(self, table: ScoreTable, scores: Any, logits: bool, weighting: str, asked: dict[str, Any]):
-        import numpy as np
-
-        from mixnmatch._engine.scores import read_scores
-        from mixnmatch.cli.inputs import measure, settings_of
-        from mixnmatch.evaluation.error import calibration_error
-        from mixnmatch.evaluation.notion import top_label
-
-        self.scores = scores
-        self.measured: Measured = measure(
-            scores, table, logits=logits, weighting=weighting, confidence=asked["confidence"]
-        )
-        self.error = calibration_error(scores, table.labels, logits=logits, **settings_of(table, weighting), **asked)
-        checked = read_scores(scores, logits=logits)
-        confidence = top_label(checked, np.zeros(checked.n_rows, np.intp)).z
-        self.mean_confidence = float(np.average(confidence, weights=table.weights))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, ready for JSON."""
-        return {
-            **self.measured.to_dict(),
-            "mean_confidence": self.mean_confidence,
-            "calibration_error": self.error.to_dict(),
-        }
-
-
-def _gain(table: ScoreTable, sides: dict[str, Side], map_: Any, weighting: str, confidence: float) -> Any:
-    from mixnmatch.cli.inputs import settings_of
-    from mixnmatch.evaluation.gain import calibration_gain
-
-    return calibration_gain(
-        table.scores,
-        sides["after"].scores,
-        table.labels,
-        logits=table.logits,
-        injective=bool(map_.injective),
-        confidence=confidence,
-        **settings_of(table, weighting),
-    )
-
-
-def _drift(table: ScoreTable, sides: dict[str, Side], map_: Any, weighting: str) -> Any:
+def _drift(table: ScoreTable, map_: Any) -> Any:
     """Whether the samples look like the map's calibration set, if it remembers that."""
-    from mixnmatch.cli.inputs import frequencies
-    from mixnmatch.monitoring.drift import drift_of_probabilities
+    from mixnmatch.monitoring.drift import score_drift
 
-    weight = frequencies(table, weighting)
-    return drift_of_probabilities(map_, sides["after"].scores, table.labels, sample_weight=weight)
+    return score_drift(map_, table.scores, table.labels, sample_weight=table.checked.weight)
 
 
-def _as_dict(table: ScoreTable, sides: dict[str, Side], gain: Any, map_file: Path | None) -> dict[str, Any]:
+def _as_dict(table: ScoreTable, found: Evaluation, map_file: Path | None) -> dict[str, Any]:
     head = {"file": str(table.path), "rows": table.n_rows, "classes": table.n_classes, "logits": table.logits}
-    if gain is None:
-        return head | sides["before"].to_dict()
-    both = {name: side.to_dict() for name, side in sides.items()}
-    return head | {"map": str(map_file)} | both | {"calibration_gain": gain.to_dict()}
+    if found.after is None or found.gain is None:
+        return head | _plain(found)
+    both = {"before": _plain(found), "after": _plain(found.after)}
+    return head | {"map": str(map_file)} | both | {"calibration_gain": found.gain.to_dict()}
 
 
-def _as_text(table: ScoreTable, sides: dict[str, Side], gain: Any, map_file: Path | None) -> str:
+def _plain(side: Evaluation) -> dict[str, Any]:
+    numbers = {name: value.to_dict() for name, value in side.items()}
+    return numbers | {"mean_confidence": float(side["mean_confidence"])}
+
+
+def _as_text(table: ScoreTable, found: Evaluation, map_file: Path | None) -> str:
     from mixnmatch.cli import display
     from mixnmatch.cli.inputs import about
 
-    first = sides["before"].error
+    first = found["calibration_error"]
+    sides = [found] if found.after is None else [found, found.after]
     rows = [
-        _row("accuracy", [side.measured.accuracy for side in sides.values()], display.percent),
-        _row("log loss", [side.measured.log_loss for side in sides.values()], display.number),
-        _row("Brier score (sum over classes)", [side.measured.brier_score for side in sides.values()], display.number),
-        _row("calibration error", [side.error for side in sides.values()], _error_text(first)),
+        _row("accuracy", [side["accuracy"] for side in sides], display.percent),
+        _row("log loss", [side["log_loss"] for side in sides], display.number),
+        _row("Brier score (sum over classes)", [side["brier_score"] for side in sides], display.number),
+        _row("calibration error", [side["calibration_error"] for side in sides], _error_text(first)),
     ]
-    if gain is not None:
+    if found.after is not None:
         rows.insert(0, ["", "before", "", "after", ""])
     settings = f"{first.notion}, {first.estimator}, norm {first.norm}"
-    lines = [
-        about(table),
-        "",
-        display.table(rows),
-        "",
-        f"Calibration error: {settings}. Brackets: {100 * first.confidence:g}% intervals.",
-    ]
-    for name, side in sides.items():
-        lines += _verdict(side, "" if gain is None else f"{name.capitalize()}: ", table)
-    if gain is not None:
-        ends = display.between(gain.interval, lambda value: f"{100 * value:+.3f}%")
-        lines.append(f"Calibration gain of {map_file}: {100 * gain:+.3f}% {ends} ({gain.meaning}).")
+    explained = f"Calibration error: {settings}. Brackets: {100 * first.confidence:g}% intervals."
+    lines = [about(table), "", display.table(rows), "", explained]
+    starts = ("",) if found.after is None else ("Before: ", "After: ")
+    for start, side in zip(starts, sides, strict=True):
+        lines += _verdict(side, start, table)
+    if found.gain is not None:
+        ends = display.between(found.gain.interval, lambda value: f"{value:+.5f}")
+        lines.append(f"Calibration gain of {map_file}: {float(found.gain):+.5f} {ends} ({found.gain.meaning}).")
     return "\n".join(lines)
 
 
@@ -227,30 +192,42 @@ def _error_text(error: Any) -> Callable[[float], str]:
     return display.percent if error.norm in (1, "max") else lambda value: f"{value:.3g}"
 
 
-def _verdict(side: Side, start: str, table: ScoreTable) -> list[str]:
+def _verdict(side: Evaluation, start: str, table: ScoreTable) -> list[str]:
     """What the numbers say, in words, for one side."""
-    from mixnmatch.cli import display
     from mixnmatch.evaluation.result import p_text
 
-    error, right = side.error, float(side.measured.accuracy)
-    gap = f"mean confidence {display.percent(side.mean_confidence)}, accuracy {display.percent(right)}"
+    error = side["calibration_error"]
+    gap, tendency = _gap(side, table)
     if error.p_value is None:
         text = gap
     elif error.p_value <= 1 - error.confidence:
-        way = "over" if side.mean_confidence > right else "under"
-        text = f"not calibrated ({p_text(error.p_value)}), {way}-confident on average ({gap})"
+        text = f"not calibrated ({p_text(error.p_value)}), {tendency} on average ({gap})"
     else:
         text = f"no sign of miscalibration ({p_text(error.p_value)}; {gap})"
     text = text if start else f"{text[0].upper()}{text[1:]}"
     return [f"{start}{text}.", f"  {error.advice}", *_worst(side, table)]
 
 
-def _worst(side: Side, table: ScoreTable) -> list[str]:
+def _gap(side: Evaluation, table: ScoreTable) -> tuple[str, str]:
+    """What is said and what happened, on average, and which of the two is larger: of what the error is about."""
+    from mixnmatch.cli import display
+
+    if side["calibration_error"].notion == "binary":
+        said, happened = float(side["mean_probability"]), float(side["base_rate"])
+        name = table.checked.classes[1].item() if table.checked.classes is not None else 1
+        words = f"mean probability of class {name} {display.percent(said)}, frequency {display.percent(happened)}"
+        return words, "too high" if said > happened else "too low"
+    said, happened = float(side["mean_confidence"]), float(side["accuracy"])
+    words = f"mean confidence {display.percent(said)}, accuracy {display.percent(happened)}"
+    return words, "overconfident" if said > happened else "underconfident"
+
+
+def _worst(side: Evaluation, table: ScoreTable) -> list[str]:
     """The classes with the largest errors, for the class-wise notion."""
-    if side.error.per_class is None:
+    if side["calibration_error"].per_class is None:
         return []
-    show = _error_text(side.error)
-    each = [float(value) for value in side.error.per_class]
+    show = _error_text(side["calibration_error"])
+    each = [float(value) for value in side["calibration_error"].per_class]
     names = list(range(len(each))) if table.classes is None else table.classes.tolist()
     worst = sorted(range(len(each)), key=lambda index: -each[index])[:WORST]
     return ["  Worst classes: " + ", ".join(f"{names[index]} {show(each[index])}" for index in worst)]

@@ -21,7 +21,7 @@ from mixnmatch.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from mixnmatch.cli.inputs import Measured
+    from mixnmatch.evaluation.evaluate import Evaluation
     from mixnmatch.io import ScoreTable
 
 HELP = f"""Learn a calibration map from scores and labels, and save it as one JSON file.
@@ -79,8 +79,8 @@ def command(
     """Fit, save, and say what was learned."""
     from time import perf_counter
 
-    from mixnmatch.cli.inputs import calibrated, measure
     from mixnmatch.cli.streams import is_standard
+    from mixnmatch.evaluation.evaluate import evaluate
     from mixnmatch.io import check_output
 
     notes = _pairs(metadata, "--metadata")
@@ -94,10 +94,11 @@ def command(
     if preserve_accuracy and not map_.accuracy_preserving:
         map_ = _held_to_winners(map_)
     start = perf_counter()
-    map_.fit(table.scores, table.labels, sample_weight=table.weights)
+    map_.fit(table.checked)
     seconds = perf_counter() - start
-    before = measure(table.scores, table, logits=table.logits, weighting=reading.weighting)
-    after = measure(calibrated(map_, table.scores), table, logits=False, weighting=reading.weighting)
+    before = evaluate(table.checked, map=map_, metrics=("accuracy", "log_loss", "brier_score"))
+    assert before.after is not None
+    after = before.after
     if table.columns:
         notes.setdefault("columns", list(table.columns))  # so that `apply` finds them again
     _save(map_, output, notes, force=force)
@@ -158,7 +159,7 @@ def _held_to_winners(map_: Any) -> Any:
 
 
 def _as_dict(
-    map_: Any, method: str, table: ScoreTable, before: Measured, after: Measured, seconds: float, output: Path
+    map_: Any, method: str, table: ScoreTable, before: Evaluation, after: Evaluation, seconds: float, output: Path
 ) -> dict[str, Any]:
     from mixnmatch.cli.describe import describe
 
@@ -172,13 +173,17 @@ def _as_dict(
         "map": " ".join(repr(map_).split()),
         "learned": dict(describe(map_)),
         "seconds": seconds,
-        "calibration_set": {"before": before.to_dict(), "after": after.to_dict()},
+        "calibration_set": {"before": _values(before), "after": _values(after)},
         "output": str(output),
     }
 
 
+def _values(found: Evaluation) -> dict[str, Any]:
+    return {name: value.to_dict() for name, value in found.items()}
+
+
 def _as_text(
-    map_: Any, method: str, table: ScoreTable, before: Measured, after: Measured, seconds: float, output: Path
+    map_: Any, method: str, table: ScoreTable, before: Evaluation, after: Evaluation, seconds: float, output: Path
 ) -> str:
     from mixnmatch.cli import display
     from mixnmatch.cli.describe import describe
@@ -193,9 +198,9 @@ def _as_text(
     learned = [(f"  {name}", value) for name, value in describe(map_)]
     scores = [
         ("", "before", "after"),
-        ("log loss", display.number(before.log_loss), display.number(after.log_loss)),
-        ("Brier score (sum over classes)", display.number(before.brier_score), display.number(after.brier_score)),
-        ("accuracy", display.percent(before.accuracy), display.percent(after.accuracy)),
+        ("log loss", display.number(before["log_loss"]), display.number(after["log_loss"])),
+        ("Brier score (sum over classes)", display.number(before["brier_score"]), display.number(after["brier_score"])),
+        ("accuracy", display.percent(before["accuracy"]), display.percent(after["accuracy"])),
     ]
     return "\n".join(
         [

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine import door
 from mixnmatch._engine.errors import InputError
-from mixnmatch._engine.labels import read_labels
-from mixnmatch._engine.scores import read_scores
-from mixnmatch._engine.weights import read_weight
+from mixnmatch._engine.rows import Rows
 from mixnmatch.cli.display import plural
 from mixnmatch.cli.options import Reading
 from mixnmatch.io import FileError, ScoreTable, read_table
@@ -58,12 +56,10 @@ def read_checked(
     if table.classes is None and classes is not None and is_text(classes) and is_text(table.labels):
         table = replace(table, classes=classes)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # said again, once, when the table is used
-            checked = read_scores(table.scores, logits=table.logits)
-            if table.labels is not None:
-                read_labels(table.labels, checked.n_rows, checked.n_classes, table.classes)
-            read_weight(table.weights, checked.n_rows)
+        rows = door.rows(
+            table.scores, table.labels, table.weights, logits=table.logits, classes=table.classes,
+            weights=reading.weighting,
+        )  # fmt: skip
     except InputError as error:
         template = error.template
         if tells_kind:
@@ -71,7 +67,7 @@ def read_checked(
         raise FileError(path, template, **error.fields) from None
     except (ValueError, TypeError) as error:
         raise FileError(path, "{why}", why=str(error)) from None
-    return table
+    return replace(table, rows=rows)
 
 
 def find_scores_of(map_: Any) -> Callable[[Sequence[str]], Sequence[str]]:
@@ -112,49 +108,6 @@ def _names(classes: NDArray[Any]) -> str:
     return ", ".join(names) if len(names) <= 3 else f"{names[0]}, {names[1]}, ..., {names[-1]}"
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Accuracy and proper scores of a table; each is a float that knows its interval."""
-
-    accuracy: Any
-    log_loss: Any
-    brier_score: Any
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, ready for JSON."""
-        return {name: getattr(self, name).to_dict() for name in ("accuracy", "log_loss", "brier_score")}
-
-
-def settings_of(table: ScoreTable, weighting: str = "frequency") -> dict[str, Any]:
-    """What functions of the library want to know about a table beside scores and labels."""
-    return {"sample_weight": table.weights, "classes": table.classes, "weights": weighting}
-
-
-def frequencies(table: ScoreTable, weighting: str) -> NDArray[Any] | None:
-    """Weights for functions that take frequencies only: importances are rescaled, as ``weights="importance"`` does."""
-    if weighting == "frequency" or table.weights is None:
-        return table.weights
-    # They sum to the effective number of rows now, which is less than the number of rows and no reason to warn.
-    warnings.filterwarnings("ignore", message="sample_weight sums to")
-    rescaled: NDArray[Any] = read_weight(table.weights, table.n_rows, weights=weighting)
-    return rescaled
-
-
-def measure(
-    scores: Any, table: ScoreTable, *, logits: bool, weighting: str = "frequency", confidence: float = 0.95
-) -> Measured:
-    """Accuracy, log loss and Brier score of scores for the labels of a table."""
-    from mixnmatch.evaluation.scores import accuracy, brier_score, log_loss
-
-    settings = settings_of(table, weighting) | {"logits": logits, "confidence": confidence}
-    with np.errstate(all="ignore"):
-        return Measured(
-            accuracy(scores, table.labels, **settings),
-            log_loss(scores, table.labels, **settings),
-            brier_score(scores, table.labels, **settings),
-        )
-
-
 def load_map(path: Path) -> Any:
     """A saved map, or an error that names the file."""
     from mixnmatch.io.files import check_input
@@ -162,11 +115,6 @@ def load_map(path: Path) -> Any:
 
     check_input(path)
     return load(path)
-
-
-def calibrated(map_: Any, scores: NDArray[Any]) -> NDArray[Any]:
-    """Probabilities of all rows."""
-    return _row_wise(map_.predict_proba, scores)
 
 
 def _row_wise(function: Callable[[NDArray[Any]], NDArray[Any]], scores: NDArray[Any]) -> NDArray[Any]:
@@ -186,7 +134,12 @@ def _in_order(table: ScoreTable, order: list[int]) -> ScoreTable:
     """The table with its columns, and their names, in another order."""
     assert table.classes is not None
     scores = _row_wise(lambda rows: np.ascontiguousarray(rows[:, order]), table.scores)
-    return replace(table, scores=scores, classes=table.classes[order])
+    rows = table.checked
+    labels = None if rows.labels is None else np.argsort(order)[rows.labels]
+    classes = table.classes[order]
+    names = None if rows.classes is None else rows.classes[order]
+    rows = replace(rows, scores=replace(rows.scores, values=scores), labels=labels, classes=names)
+    return replace(table, scores=scores, classes=classes, rows=rows)
 
 
 def aligned(table: ScoreTable, map_: Any, map_path: Path) -> ScoreTable:
@@ -214,11 +167,9 @@ def aligned(table: ScoreTable, map_: Any, map_path: Path) -> ScoreTable:
     raise FileError(table.path, why, found=listed(table.classes.tolist()), known=listed(known), map=map_path)
 
 
-def evaluation_rows(path: Path, table: ScoreTable, reading: Reading) -> tuple[Any, ...]:
-    """Scores, labels and, if there are any, weights of a file to judge on."""
-    other = same_kind(reading.read(path, like=table), table)
-    weight = frequencies(other, reading.weighting)
-    return (other.scores, other.labels) if weight is None else (other.scores, other.labels, weight)
+def evaluation_rows(path: Path, table: ScoreTable, reading: Reading) -> Rows:
+    """The samples of a file to judge on."""
+    return same_kind(reading.read(path, like=table), table).checked
 
 
 def same_kind(other: ScoreTable, table: ScoreTable) -> ScoreTable:

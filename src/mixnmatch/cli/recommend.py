@@ -58,20 +58,16 @@ def command(
     """Recommend."""
     from mixnmatch import selection
     from mixnmatch.cli.display import reporting
-    from mixnmatch.cli.inputs import about, evaluation_rows, frequencies
+    from mixnmatch.cli.inputs import about, evaluation_rows
 
     table = reading.read(scores)
     with reporting("Comparing") as step:
         result = selection.recommend(
-            table.scores,
-            table.labels,
+            table.checked,
             methods=None if methods is None else list(methods),
             evaluation=None if evaluation is None else evaluation_rows(evaluation, table, reading),
-            logits=table.logits,
             preserve_accuracy=preserve_accuracy,
             model_size=model_size,
-            sample_weight=frequencies(table, reading.weighting),
-            classes=table.classes,
             random_state=seed,
             progress=step,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,9 @@ from mixnmatch.cli.options import (
     reading_options,
     seed_option,
 )
+
+if TYPE_CHECKING:
+    from mixnmatch._engine.rows import Rows
 
 HELP = f"""Write one self-contained HTML page about your model's calibration.
 
@@ -71,7 +74,7 @@ def command(
 ) -> None:
     """Read, compare, write."""
     from mixnmatch.cli.display import wrap
-    from mixnmatch.cli.inputs import evaluation_rows, frequencies
+    from mixnmatch.cli.inputs import evaluation_rows
     from mixnmatch.cli.streams import is_standard, not_overwriting
     from mixnmatch.io import check_output
 
@@ -81,11 +84,8 @@ def command(
     with not_overwriting(output, force=force):
         data = write(
             output,
-            (table.scores, table.labels),
+            table.checked,
             evaluation=None if evaluation is None else evaluation_rows(evaluation, table, reading),
-            logits=table.logits,
-            sample_weight=frequencies(table, reading.weighting),
-            classes=table.classes,
             method=method[0] if method else None,
             methods=compared,
             title=title or ("Calibration" if is_standard(scores) else scores.name),
@@ -102,10 +102,10 @@ def command(
         echo(f"{data.diagnosis.headline}\n{wrap(str(data.verdict))}\nWrote {output}.")
 
 
-def write(path: Path, calibration: tuple[Any, Any], **settings: Any) -> Any:
+def write(path: Path, calibration: Rows, **settings: Any) -> Any:
     """Write the page, with a bar on a terminal."""
     from mixnmatch.cli.display import reporting
 
     write_report = import_module("mixnmatch.report").write_report
     with reporting("Writing the report") as step:
-        return write_report(path, *calibration, progress=step, command=typed(), **settings)
+        return write_report(path, calibration, progress=step, command=typed(), **settings)

@@ -32,14 +32,26 @@ def _confidence_rows(block: Block) -> Floats:
     return top_label_rows(block)[0]
 
 
+def _positive_rows(block: Block) -> Floats:
+    """Probability of the positive class, the second of two."""
+    return one_class_rows(block, 1)[0]
+
+
+def _base_rate_rows(block: Block) -> Floats:
+    return np.asarray(block.y == 1, dtype=np.float64)
+
+
 # Means over samples, by name: what each is of the samples of a block.
 METRICS: dict[str, Callable[[Block], Floats]] = {
     "accuracy": accuracy_rows,
     "mean_confidence": _confidence_rows,
+    "mean_probability": _positive_rows,
+    "base_rate": _base_rate_rows,
     "log_loss": log_loss_rows,
     "brier_score": brier_rows,
     "half_brier_score": half_brier_rows,
 }
+FOR_TWO = ("mean_probability", "base_rate")
 DEFAULT = ("calibration_error", "accuracy", "mean_confidence", "log_loss", "brier_score")
 
 
@@ -130,7 +142,8 @@ def evaluate(
         Labels; Rows bring their own.
     metrics : sequence of str
         ``calibration_error`` and the means over samples ``accuracy``, ``mean_confidence``, ``log_loss``,
-        ``brier_score`` (summed over classes) and ``half_brier_score`` (for two classes, that of scikit-learn).
+        ``brier_score`` (summed over classes) and ``half_brier_score`` (for two classes, that of scikit-learn); for two
+        classes also ``mean_probability`` and ``base_rate`` of the positive one.
     map : fitted map, optional
         Measure also what it makes of the scores, and its calibration gain.
     notion, estimator, norm, bins
@@ -172,7 +185,7 @@ def evaluate(
         confidence,
         random_state,
     )
-    asked.check()
+    asked.check(given.n_classes)
     tables = given if map is None else given.together(given.through(_checked_map(map, given)))
     injective = None if map is None else bool(map.injective)
     whole = _evaluate(tables, asked, injective)
@@ -199,8 +212,8 @@ class _Asked:
     confidence: float
     random_state: int | np.random.Generator | None
 
-    def check(self) -> None:
-        known = ("calibration_error", *METRICS)
+    def check(self, n_classes: int) -> None:
+        known = ("calibration_error", *(name for name in METRICS if n_classes == 2 or name not in FOR_TWO))
         for name in self.metrics:
             if name not in known:
                 msg = f"there is no metric {name!r}; metrics are {', '.join(known)}"

@@ -117,7 +117,7 @@ class GainComparison(MeanEstimate):
 def calibration_gain(
     before: Any,
     after: Any,
-    y: Any,
+    y: Any = None,
     *,
     logits: bool = False,
     sample_weight: Any = None,
@@ -190,7 +190,7 @@ def calibration_gain(
     >>> gain.exact
     True
     """
-    source = door.rows(before, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = door.labelled(door.rows(before, y, sample_weight, logits=logits, classes=classes, weights=weights))
     other, exact = _after(source, before, after, injective)
     codes = read_clusters(source, clusters, groups)
     means, covariance, size = means_over_rows(source.together(other), gain_rows, codes, confidence)
@@ -201,7 +201,7 @@ def compare_gains(
     before: Any,
     after_a: Any,
     after_b: Any,
-    y: Any,
+    y: Any = None,
     *,
     logits: bool = False,
     sample_weight: Any = None,
@@ -254,7 +254,7 @@ def compare_gains(
     >>> round(float(compare_gains(z, softer, z, [0, 1, 1, 0])), 3)
     0.055
     """
-    source = door.rows(before, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = door.labelled(door.rows(before, y, sample_weight, logits=logits, classes=classes, weights=weights))
     first, exact_a = _after(source, before, after_a, injective[0])
     second, exact_b = _after(source, before, after_b, injective[1])
     codes = read_clusters(source, clusters, groups)
@@ -303,7 +303,7 @@ def _after(source: Rows, before: Any, after: Any, injective: bool | None) -> tup
     if hasattr(after, "predict_proba"):  # a user's own map
         injective = getattr(after, "injective", None) if injective is None else injective
         after = after.predict_proba(before)
-    table = read_scores(after)
+    table = after.scores if isinstance(after, Rows) else read_scores(after)
     if (table.n_rows, table.n_classes) != (source.n_rows, source.n_classes):
         msg = (
             f"there are {source.n_rows} rows of {source.n_classes} classes before calibration, "

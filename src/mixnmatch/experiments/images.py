@@ -149,6 +149,9 @@ def read_idx(path: PathLike) -> npt.NDArray[np.uint8]:
     """
     path = Path(path)
     packed = path.suffix == ".gz"
+    if path.exists() and not path.is_file():
+        msg = f"{path} is not a regular file"
+        raise ValueError(msg)
     with gzip.open(path) if packed else path.open("rb") as file:
         try:
             head = file.read(4)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.errors import InputError
+from mixnmatch._engine.rows import Rows
 
 
 class FileError(InputError):
@@ -65,6 +66,8 @@ class ScoreTable:
         Names of the classes, in the order of the columns.
     columns : tuple of str
         What the score columns are called in the file, where it has names for them.
+    rows : Rows, or None
+        The samples, where they have been checked.
     """
 
     path: Path
@@ -74,6 +77,13 @@ class ScoreTable:
     weights: NDArray[Any] | None = None
     classes: NDArray[Any] | None = None
     columns: tuple[str, ...] = ()
+    rows: Rows | None = None
+
+    @property
+    def checked(self) -> Rows:
+        """The samples, once they have been checked."""
+        assert self.rows is not None
+        return self.rows
 
     @property
     def n_rows(self) -> int:

@@ -88,17 +88,19 @@ def _invert_platt(platt: PlattScaling, p: Array, *, logits: bool) -> Array:
         if platt.on == "probability":
             s = np.clip(x, 0.0, 1.0)
             return np.asarray(np.log(s) - np.log1p(-s) if logits else s)
-    widest = -math.log(platt.probability_floor_)
-    x = np.clip(x, -widest, widest)
-    return x if logits else _unclipped(x, platt.probability_floor_)
+    floor = platt.probability_floor_
+    if floor > 0:  # logits have none
+        x = np.clip(x, math.log(floor), -math.log(floor))
+    return x if logits else _unclipped(x, floor)
 
 
 def _unclipped(x: Array, floor: float) -> Array:
     """The probability s with log max(s, floor) - log max(1 - s, floor) = x."""
+    with np.errstate(over="ignore"):  # where it is 0 to all digits
+        middle = 1 / (1 + np.exp(-x))
+    if floor <= 0:
+        return np.asarray(middle)
     kink = abs(math.log(floor) - math.log1p(-floor)) if floor < 0.5 else 0.0
-    middle = 1 / (1 + np.exp(-x))
-    if floor >= 0.5:
-        return np.where(x > 0, floor * np.exp(x), 1 - floor * np.exp(-x))
     return np.where(x > kink, floor * np.exp(x), np.where(x < -kink, 1 - floor * np.exp(-x), middle))
 
 
@@ -110,7 +112,8 @@ def _bisect(fitted: CalibrationMap, p: Array, ends: Array) -> Array:
         middle = (low & high) + ((low ^ high) >> 1)  # their mean, without a sum that overflows
         enough = np.asarray(fitted.predict_proba(_number(middle))[:, 1] >= p)
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return np.where(at_lowest, ends[0], _number(high))
+    lowest = ends[0] if ends[0] == 0 else -np.inf  # there is no lowest logit
+    return np.where(at_lowest, lowest, _number(high))
 
 
 def _ordinal(x: Array) -> NDArray[np.int64]:

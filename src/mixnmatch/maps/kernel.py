@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.scores import is_number
 from mixnmatch.maps._ridge import RidgePath
+from mixnmatch.maps.logistic import sigmoid
 from mixnmatch.maps.odds import OddsTable
 from mixnmatch.maps.odds_curve import CAUTION, Curve, OddsCurveMap, straight_line
 
@@ -123,7 +124,7 @@ def _corrections(scaled: OddsTable, at: Array, bandwidth: float) -> Corrections:
     kernel *= scaled.weight
     correction = np.zeros(len(at))
     for _ in range(STEPS):
-        p = 1 / (1 + np.exp(-np.clip(scaled.log_odds + correction[:, None], -700, 700)))
+        p = sigmoid(scaled.log_odds + correction[:, None])
         mean = np.einsum("gm,gm->g", kernel, p)
         curvature = mean - np.einsum("gm,gm,gm->g", kernel, p, p) + LOCAL_PENALTY
         step = (positive - mean - LOCAL_PENALTY * correction) / curvature
@@ -139,7 +140,7 @@ def _chosen(scaled: OddsTable, at: Array, fits: list[Corrections]) -> int:
     losses = []
     for fit in fits:
         eta = own + np.interp(own, at, fit.correction)
-        p = 1 / (1 + np.exp(-eta))
+        p = np.exp(-np.logaddexp(0.0, -eta))
         rest = np.maximum(np.interp(own, at, fit.curvature) - p * (1 - p), LOCAL_PENALTY)
         losses.append((np.logaddexp(0.0, -(eta - (1 - p) / rest)), np.logaddexp(0.0, eta + p / rest)))
     losses.append((np.logaddexp(0.0, -own), np.logaddexp(0.0, own)))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
+from mixnmatch._engine.scores import SMALLEST_PROBABILITY
 from mixnmatch.maps._ridge import fit_path
 from mixnmatch.maps.base import BinaryMap
 from mixnmatch.maps.columns import Columns, log_odds
@@ -66,6 +67,8 @@ def evaluate(x: Array, knots: Array, pieces: Array) -> Array:
 class OddsCurveMap(BinaryMap):
     """p = sigmoid(f(x)) for log-odds x, f piecewise cubic and a straight line beyond the first and last knot.
 
+    Log-odds beyond those of a probability of 1e-37, which are 85, are read as those, whatever the scores are.
+
     Subclasses implement ``_curve(table)``. The knots of problem k are at ``offsets_[k]`` to ``offsets_[k + 1]`` of
     ``knots_``; its pieces, of which there is one more, start k entries later.
     """
@@ -91,7 +94,7 @@ class OddsCurveMap(BinaryMap):
         raise NotImplementedError(type(self).__name__)
 
     def _fit_columns(self, columns: Columns) -> dict[str, Any]:
-        floor = columns.source.probability_floor()
+        floor = max(columns.source.probability_floor(), SMALLEST_PROBABILITY)
         curves = [self._curve(table) for table in odds_tables(columns, floor)]
         return {
             "knots_": np.concatenate([curve.knots for curve in curves]),

@@ -14,7 +14,7 @@ from mixnmatch.maps.shrunken import check_penalty
 
 Array = NDArray[np.float64]
 # Strengths that leave-one-out chooses from; the last one leaves a straight line.
-STRENGTHS = np.append(10.0 ** np.arange(-1.0, 3.1, 0.5), 1e8)
+STRENGTHS = np.append(10.0 ** np.arange(-1.0, 3.1, 0.5), 1e5)
 # So much of the calibration set is beyond each end of the curved part.
 TAIL = 0.01
 LONGEST_PIECE = 4.0

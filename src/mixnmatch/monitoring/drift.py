@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.labels import read_labels
-from mixnmatch._engine.weights import read_weight
 from mixnmatch.evaluation._means import finite
 from mixnmatch.maps.summary import CELLS, cells
 
@@ -149,7 +148,10 @@ def drift_of_probabilities(fitted: Any, p: Any, labels: Any = None, *, sample_we
     if summary is None:
         return None
     n_rows, n_classes = p.shape
-    weight = read_weight(sample_weight, n_rows)
+    weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if weight is not None and (weight.shape != (n_rows,) or not (np.isfinite(weight) & (weight >= 0)).all()):
+        msg = f"sample_weight must hold {n_rows} finite numbers from 0 on"
+        raise ValueError(msg)
     codes = None if labels is None else read_labels(labels, n_rows, n_classes, fitted.classes_)[0]
     counts = np.zeros((1 if codes is None else n_classes, CELLS))
     step = max(1, BLOCK_ENTRIES // n_classes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,15 @@ from sklearn.base import clone
 from mixnmatch._engine.folds import fold_of
 from mixnmatch._engine.passes import row_ranges
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import Scores
 from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.error import calibration_error
 from mixnmatch.evaluation.estimators import ResidualKernel
+from mixnmatch.evaluation.evaluate import evaluate
 from mixnmatch.evaluation.gain import CalibrationGain, calibration_gain
 from mixnmatch.evaluation.inference import TEST_RESAMPLES, calibration_test
 from mixnmatch.evaluation.notion import Outcomes, default_notion
 from mixnmatch.evaluation.reliability import reliability_curve, worst_classes
-from mixnmatch.evaluation.scores import accuracy, brier_score, log_loss
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.report.data import ClassRow, Side
@@ -62,49 +63,57 @@ class BeforeAfter:
 
     def side(self, which: str, seed: int) -> Side:
         """Everything about the scores before or after."""
-        scores, logits = (self.before, self.logits) if which == "before" else (self.after, False)
-        common: dict[str, Any] = {"logits": logits, "sample_weight": self.rows.weight}
-        y = self.rows.labels
+        given = self.before_rows if which == "before" else self.after_rows
+        found = evaluate(given, metrics=("calibration_error", "log_loss", "brier_score", "accuracy"), random_state=seed)
         return Side(
-            error=calibration_error(scores, y, notion=self.notion, interval=True, random_state=seed, **common),
-            nll=log_loss(scores, y, **common),
-            brier=brier_score(scores, y, **common),
-            accuracy=accuracy(scores, y, **common),
-            curve=reliability_curve(scores, y, notion=self.notion, seed=seed, **common),
-            bins=reliability_curve(scores, y, notion=self.notion, kind="histogram", bins=BINS, **common),
+            error=found["calibration_error"],
+            nll=found["log_loss"],
+            brier=found["brier_score"],
+            accuracy=found["accuracy"],
+            curve=reliability_curve(given, seed=seed),
+            bins=reliability_curve(given, kind="histogram", bins=BINS),
         )
+
+    @property
+    def before_rows(self) -> Rows:
+        """The samples as they came."""
+        return self._rows(replace(self.rows.source.scores, values=self.before))
+
+    @property
+    def after_rows(self) -> Rows:
+        """The samples after the method."""
+        return self._rows(Scores(self.after, False))
+
+    def _rows(self, scores: Scores) -> Rows:
+        return Rows(scores, self.rows.labels, self.rows.weight, classes=self.rows.source.classes)
 
     def gain(self) -> CalibrationGain:
         """Calibration gain of the method."""
-        return calibration_gain(
-            self.before,
-            self.after,
-            self.rows.labels,
-            logits=self.logits,
-            sample_weight=self.rows.weight,
-            injective=self.injective,
-        )
+        return calibration_gain(self.before_rows, self.after_rows, injective=self.injective)
 
     def classes(self, n: int, seed: int) -> tuple[ClassRow, ...]:
         """The worst classes before calibration; of two classes, which mirror each other, the second."""
         labels, weight = self.rows.labels, self.rows.weight
-        common: dict[str, Any] = {"sample_weight": weight}
-        before = worst_classes(self.before, labels, logits=self.logits, **common)
-        after = dict(worst_classes(self.after, labels, **common))
+        classes = self.rows.source.classes
+        names = list(range(self.rows.source.n_classes)) if classes is None else classes.tolist()
+        column = {name: k for k, name in enumerate(names)}
+        before = [(column[name], error) for name, error in worst_classes(self.before_rows)]
+        after = {column[name]: error for name, error in worst_classes(self.after_rows)}
         chosen = [pair for pair in before if pair[0] == 1] if len(before) == 2 else before[:n]
-        names = self.rows.source.classes
         tables = (self.rows.identity(), self._table(self.after))
         counts = np.bincount(labels, weights=weight, minlength=len(before))
         found = []
         for k, error in chosen:
+            name = names[k]
             problems = [_one_class(p, labels, k, weight) for p in tables]
             tests = [
                 calibration_test(p, ResidualKernel(), 1, np.random.default_rng([seed, k]), resamples=CLASS_RESAMPLES)
                 for p in problems
             ]
-            curves = [reliability_curve(p.z, p.y, **common) for p in problems]
-            name = str(k if names is None else names[k])
-            found.append(ClassRow(name, float(counts[k]), error, after[k], tests[0], tests[1], curves[0], curves[1]))
+            curves = [reliability_curve(given, label=name) for given in (self.before_rows, self.after_rows)]
+            found.append(
+                ClassRow(str(name), float(counts[k]), error, after[k], tests[0], tests[1], curves[0], curves[1])
+            )
         return tuple(found)
 
     def result(self, chosen: DetailedMethod, side: Side) -> MethodResult:
@@ -120,9 +129,7 @@ class BeforeAfter:
             accuracy_change=self.rows.mean(losses.right - was.right, 0.95),
             winners_changed=float(self.rows.mean(changed, 0.95)),
             accuracy_preserving=bool(chosen.map.accuracy_preserving),
-            error=calibration_error(
-                self._table(self.after), self.rows.labels, notion=self.notion, sample_weight=self.rows.weight
-            ),
+            error=calibration_error(self.after_rows),
         )
 
     def improvement(self) -> MeanEstimate | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import platform
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike
@@ -45,9 +44,9 @@ Progress = Callable[[int, int, str], None]
 def write_report(
     path: str | PathLike[str],
     scores: Any,
-    y: Any,
+    y: Any = None,
     *,
-    evaluation: tuple[Any, ...] | None = None,
+    evaluation: Any = None,
     method: Any = None,
     methods: Methods | None = None,
     logits: bool = False,
@@ -137,9 +136,9 @@ def write_report(
 
 def build_report(
     scores: Any,
-    y: Any,
+    y: Any = None,
     *,
-    evaluation: tuple[Any, ...] | None = None,
+    evaluation: Any = None,
     method: Any = None,
     methods: Methods | None = None,
     logits: bool = False,
@@ -172,30 +171,28 @@ def build_report(
     >>> data.n_classes, sorted(result.name for result in data.comparison.results)
     (10, ['identity', 'ts'])
     """
-    source = door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights)
-    held_out = None if evaluation is None else read_evaluation(evaluation, source, logits=logits)
+    source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
+    logits = source.scores.logits
+    held_out = None if evaluation is None else read_evaluation(evaluation, source)
     check_labels(source)
     if held_out is not None:
         check_labels(held_out, "evaluation labels")
     asked = None if method is None else details.read_method(method, source, logits=logits)
     step = _steps(progress)
-    with warnings.catch_warnings():
-        # It was said once, when the weights were read.
-        warnings.filterwarnings("ignore", message="sample_weight sums to")
-        step(0, 1, "comparing methods", 0, 40)
-        comparison = _compare(asked, methods, source, held_out, logits, random_state, step)
-        verdict = comparison.verdict
-        chosen = asked or _of_verdict(verdict, methods, source, logits)
-        step(0, 1, "probabilities before and after", 40, 60)
-        rows = details.before_after(chosen, source, held_out, random_state)
-        before, after = rows.side("before", random_state), rows.side("after", random_state)
-        step(1, 2, "single classes", 40, 60)
-        class_rows = rows.classes(WORST_CLASSES, random_state)
-        if chosen.fitted:
-            comparison = _with(comparison, rows.result(chosen, after))
-        curve = _curve(chosen, source, held_out, logits, random_state, step)
-        gain = rows.gain()
-        decided = decisions.measure(rows)
+    step(0, 1, "comparing methods", 0, 40)
+    comparison = _compare(asked, methods, source, held_out, logits, random_state, step)
+    verdict = comparison.verdict
+    chosen = asked or _of_verdict(verdict, methods, source, logits)
+    step(0, 1, "probabilities before and after", 40, 60)
+    rows = details.before_after(chosen, source, held_out, random_state)
+    before, after = rows.side("before", random_state), rows.side("after", random_state)
+    step(1, 2, "single classes", 40, 60)
+    class_rows = rows.classes(WORST_CLASSES, random_state)
+    if chosen.fitted:
+        comparison = _with(comparison, rows.result(chosen, after))
+    curve = _curve(chosen, source, held_out, logits, random_state, step)
+    gain = rows.gain()
+    decided = decisions.measure(rows)
     step(1, 1, "done", 20, 100)
     subject = _subject(source)
     result = next((result for result in comparison.results if result.name == chosen.name), None)
@@ -232,7 +229,7 @@ def build_report(
 
 def _of_verdict(verdict: Verdict, methods: Methods | None, source: Rows, logits: bool) -> details.DetailedMethod:
     """The method of the verdict, under the name that it has in the comparison."""
-    built = build_methods(methods, source, logits=logits)[verdict.method]
+    built = build_methods(methods, source)[verdict.method]
     summary = METHODS[verdict.method].summary if verdict.method in METHODS else ""
     return details.DetailedMethod(verdict.method, summary, built, False)
 
@@ -247,11 +244,6 @@ def _steps(progress: Progress | None) -> Callable[[int, int, str, int, int], Non
     return step
 
 
-def _arrays(source: Rows) -> tuple[Any, ...]:
-    """Scores, labels and weights of a source, as functions of the library take them; labels are columns."""
-    return source.scores.values, source.labels, source.weight
-
-
 def _compare(
     asked: details.DetailedMethod | None,
     methods: Methods | None,
@@ -261,17 +253,13 @@ def _compare(
     seed: int,
     step: Callable[[int, int, str, int, int], None],
 ) -> Comparison:
-    scores, labels, weight = _arrays(source)
-    maps = build_methods(methods, source, logits=logits)
+    maps = build_methods(methods, source)
     if asked is not None and not asked.fitted:
         maps = {asked.name: asked.map, **{name: map_ for name, map_ in maps.items() if name != asked.name}}
     return compare(
-        scores,
-        labels,
+        source,
         methods=maps,
-        logits=logits,
-        sample_weight=weight,
-        evaluation=None if held_out is None else _arrays(held_out),
+        evaluation=held_out,
         cv=details.FOLDS,
         random_state=seed,
         progress=lambda done, total, name: step(done, total, name, 0, 40),
@@ -296,19 +284,15 @@ def _curve(
     if EvaluationSet.of(source).n < LEAST_SAMPLES:
         return None
     large = source.n_entries > LARGE_TABLE
-    scores, labels, weight = _arrays(source)
     names = CURVE_METHODS_FOR_TWO if source.n_classes == 2 else CURVE_METHODS
     others = [name for name in (names[:1] if large else names) if name != chosen.name]
     maps: dict[str, Any] = {chosen.name: chosen.map, **{name: name for name in others}}
     repetitions = FEW_REPETITIONS if isinstance(chosen.map, Auto) else REPETITIONS
     return learning_curve(
-        scores,
-        labels,
+        source,
         methods=maps,
         repetitions=LEAST_REPETITIONS if large else repetitions,
-        evaluation=None if held_out is None else _arrays(held_out),
-        logits=logits,
-        sample_weight=weight,
+        evaluation=held_out,
         random_state=seed,
         progress=lambda done, total, name: step(done, total, name, 60, 100),
     )

@@ -30,12 +30,12 @@ Progress = Callable[[int, int, str], None]
 
 def compare(
     scores: Any,
-    y: Any,
+    y: Any = None,
     *,
     methods: Methods | None = None,
     logits: bool = False,
     sample_weight: Any = None,
-    evaluation: tuple[Any, ...] | None = None,
+    evaluation: Any = None,
     cv: int = 5,
     random_state: int = 0,
     classes: Any = None,
@@ -100,10 +100,10 @@ def compare(
     check_labels(source)
     held_out = None
     if evaluation is not None:
-        held_out = read_evaluation(evaluation, source, logits=logits)
+        held_out = read_evaluation(evaluation, source)
         check_labels(held_out, "evaluation labels")
     rows = EvaluationSet.of(source if held_out is None else held_out)
-    maps = build_methods(methods, source, logits=logits)
+    maps = build_methods(methods, source)
     measured: list[tuple[MethodResult, SampleLosses | None]] = []
     before = rows.losses(rows.identity())
     for done, (name, unfitted) in enumerate(maps.items()):

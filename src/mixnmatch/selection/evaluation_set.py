@@ -14,12 +14,15 @@ from mixnmatch.evaluation._means import MeanEstimate, Moments
 from mixnmatch.evaluation.gain import CalibrationGain
 
 
-def read_evaluation(evaluation: tuple[Any, ...], source: Rows, *, logits: bool) -> Rows:
-    """Check the samples to evaluate on."""
-    if not isinstance(evaluation, tuple | list) or len(evaluation) not in (2, 3):
-        msg = "evaluation must be a pair (scores, y), or (scores, y, sample_weight)"
+def read_evaluation(evaluation: Any, source: Rows) -> Rows:
+    """Check the samples to evaluate on, unless they are Rows already."""
+    if isinstance(evaluation, Rows):
+        other = door.labelled(door.rows(evaluation, logits=source.scores.logits, classes=source.classes))
+    elif isinstance(evaluation, tuple | list) and len(evaluation) in (2, 3):
+        other = door.rows(*evaluation, logits=source.scores.logits, classes=source.classes)
+    else:
+        msg = "evaluation must be Rows, a pair (scores, y), or (scores, y, sample_weight)"
         raise ValueError(msg)
-    other = door.rows(*evaluation, logits=logits, classes=source.classes)
     if other.n_classes != source.n_classes:
         msg = f"scores have {source.n_classes} classes, those to evaluate on {other.n_classes}"
         raise ValueError(msg)

@@ -200,13 +200,13 @@ class LearningCurve:
 
 def learning_curve(
     scores: Any,
-    y: Any,
+    y: Any = None,
     *,
     methods: Methods | None = None,
     sizes: Sequence[int] | None = None,
     most_sizes: int = MOST_SIZES,
     repetitions: int = 5,
-    evaluation: tuple[Any, ...] | None = None,
+    evaluation: Any = None,
     logits: bool = False,
     sample_weight: Any = None,
     classes: Any = None,
@@ -258,9 +258,9 @@ def learning_curve(
     True
     """
     _check(repetitions, sizes)
-    source = door.rows(scores, y, sample_weight, logits=logits, classes=classes)
-    other = None if evaluation is None else read_evaluation(evaluation, source, logits=logits)
-    maps = build_methods(DEFAULT_METHODS if methods is None else methods, source, logits=logits)
+    source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes))
+    other = None if evaluation is None else read_evaluation(evaluation, source)
+    maps = build_methods(DEFAULT_METHODS if methods is None else methods, source)
     usable = EvaluationSet.of(source).index
     most = len(usable) if other is not None else math.floor(len(usable) * (1 - HELD_OUT))
     steps = _sizes(sizes, most, most_sizes)

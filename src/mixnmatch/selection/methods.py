@@ -27,13 +27,13 @@ AUTO_TO = 400_000
 SIMPLICITY = (
     "identity", "uniform", "ts", "ets", "ensemble-platt", "ensemble-beta",
     "irm", "irm-normalised", "iop", "irm-ts", "irm-ets", "gpc",
-    "svs", "vector", "platt-shrunk", "platt", "beta-shrunk", "beta", "quadratic",
-    "spline", "kernel", "isotonic", "irova", "venn-abers", "histogram", "bbq", "irova-ts", "irova-ets",
+    "platt-shrunk", "platt", "svs", "vector", "beta-shrunk", "beta", "quadratic",
+    "isotonic", "irova", "histogram", "bbq", "venn-abers", "spline", "kernel", "irova-ts", "irova-ets",
     "keep-sms", "sms", "dirichlet", "matrix",
     "auto",
 )  # fmt: skip
 # With two classes, Platt scaling has two parameters in all, and beta scaling three.
-SIMPLE_FOR_TWO = ("identity", "uniform", "ts", "platt", "ets", "beta")
+SIMPLE_FOR_TWO = ("identity", "uniform", "ts", "platt-shrunk", "platt", "ets", "beta-shrunk", "beta", "quadratic")
 
 # With few samples, a simple map that does well on average; with two classes it has an intercept.
 SAFEST, SAFEST_FOR_TWO = "ts", "platt"
@@ -103,9 +103,9 @@ def default_methods(source: Rows) -> tuple[list[str], list[str]]:
     return kept, [name for name in others if name not in kept]
 
 
-def build_methods(asked: Methods | None, source: Rows, *, logits: bool) -> dict[str, CalibrationMap]:
+def build_methods(asked: Methods | None, source: Rows) -> dict[str, CalibrationMap]:
     """Unfitted maps by name, the identity among them."""
-    classes = source.classes
+    classes, logits = source.classes, source.scores.logits
     if asked is None:
         asked = default_methods(source)[0]
     elif isinstance(asked, str):

@@ -9,9 +9,9 @@ from typing import Any
 
 from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
-from mixnmatch.evaluation.notion import default_notion
 from mixnmatch.evaluation.result import CalibrationError, p_text
 from mixnmatch.selection.comparison import compare
+from mixnmatch.selection.evaluation_set import read_evaluation
 from mixnmatch.selection.learning import LearningCurve, learning_curve
 from mixnmatch.selection.methods import LEAST_SAMPLES, MATRIX_TO, Methods, build_methods, check_labels, default_methods
 from mixnmatch.selection.results import Comparison, wrapped
@@ -128,10 +128,10 @@ def error_text(error: CalibrationError) -> str:
 
 def recommend(
     scores: Any,
-    y: Any,
+    y: Any = None,
     *,
     methods: Methods | None = None,
-    evaluation: tuple[Any, ...] | None = None,
+    evaluation: Any = None,
     logits: bool = False,
     preserve_accuracy: bool = False,
     model_size: float | None = None,
@@ -182,32 +182,29 @@ def recommend(
 
     source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes))
     check_labels(source)
-    common: dict[str, Any] = {"logits": logits, "sample_weight": sample_weight, "classes": classes}
     maps: dict[str, Any] = (
-        _methods(source, preserve_accuracy, logits, cv, random_state)
+        _methods(source, preserve_accuracy, cv, random_state)
         if methods is None
-        else dict(build_methods(methods, source, logits=logits))
+        else dict(build_methods(methods, source))
     )
     steps = _Steps(progress, len(maps) + 2)
     steps.now("calibration error")
-    notion = default_notion(source.n_classes)
-    error = calibration_error(scores, y, notion=notion, interval=True, random_state=random_state, **common)
+    error = calibration_error(source, interval=True, random_state=random_state)
     complexity = _complexity(source.n_classes, model_size, error)
     rich = _rich(source)
     guideline, reason = _guideline(complexity, rich, preserve_accuracy, source.n_classes)
+    held_out = None if evaluation is None else read_evaluation(evaluation, source)
     evidence = compare(
-        scores,
-        y,
+        source,
         methods=maps,
-        evaluation=evaluation,
+        evaluation=held_out,
         cv=cv,
         random_state=random_state,
         progress=None if progress is None else lambda done, _total, name: steps.now(name),
-        **common,
     )
     verdict = decide(evidence, preserve_accuracy=preserve_accuracy)
     steps.now("learning curve")
-    curve = _curve(scores, y, source, maps, verdict.method, evaluation, random_state, common)
+    curve = _curve(source, maps, verdict.method, held_out, random_state)
     verdict = verdict.with_outlook(curve).with_warnings(_warnings(error, evidence, verdict, complexity))
     return Recommendation(
         verdict=verdict,
@@ -240,7 +237,7 @@ class _Steps:
         self._done += 1
 
 
-def _methods(source: Rows, preserve_accuracy: bool, logits: bool, cv: int, seed: int) -> dict[str, Any]:
+def _methods(source: Rows, preserve_accuracy: bool, cv: int, seed: int) -> dict[str, Any]:
     """The default methods; where accuracy must be preserved, also those that are restricted to that."""
     from mixnmatch.selection.auto import Auto
 
@@ -248,7 +245,8 @@ def _methods(source: Rows, preserve_accuracy: bool, logits: bool, cv: int, seed:
     if preserve_accuracy and "auto" in made:
         if 2 < source.n_classes <= MATRIX_TO:
             made["keep-sms"] = "keep-sms"
-        made["auto"] = Auto(accuracy_preserving=True, cv=cv, random_state=seed, logits=logits, classes=source.classes)
+        settings: dict[str, Any] = {"logits": source.scores.logits, "classes": source.classes}
+        made["auto"] = Auto(accuracy_preserving=True, cv=cv, random_state=seed, **settings)
     return made
 
 
@@ -283,27 +281,18 @@ def _guideline(complexity: str, rich: bool, preserve_accuracy: bool, n_classes: 
 
 
 def _curve(
-    scores: Any,
-    y: Any,
-    source: Rows,
-    methods: dict[str, Any],
-    method: str,
-    evaluation: tuple[Any, ...] | None,
-    seed: int,
-    common: dict[str, Any],
+    source: Rows, methods: dict[str, Any], method: str, held_out: Rows | None, seed: int
 ) -> LearningCurve | None:
     n = source.n_rows
     if method == "identity" or min(source.total_weight(), n) < LEAST_SAMPLES:
         return None
     return learning_curve(
-        scores,
-        y,
+        source,
         methods={method: methods[method]},
         most_sizes=2,
         repetitions=REPETITIONS_OF_AUTO if method == "auto" else REPETITIONS,
-        evaluation=evaluation,
+        evaluation=held_out,
         random_state=seed,
-        **common,
     )
 
 

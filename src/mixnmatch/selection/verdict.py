@@ -65,7 +65,8 @@ class Verdict:
     accuracy_cost : MeanEstimate or None
         Where the predicted classes must not change: by how much the score is above that of ``unrestricted``.
     unrestricted : str
-        The method with the lowest score if predicted classes may change, where ``accuracy_cost`` is given.
+        The method with the lowest score if predicted classes may change; the method itself if the best one never
+        changes them either.
     more_data : str
         Whether more calibration samples would help this method, where a learning curve was computed.
     warnings : tuple of str
@@ -121,7 +122,8 @@ class Verdict:
             found.append(("Tied", f"{', '.join(self.tied_with)}; statistically tied with the best, {self.best}"))
         if self.accuracy_cost is not None:
             cost = f"{self.accuracy_cost:+.4f} {interval_text(self.accuracy_cost, sign=True)} in {self.score}"
-            found.append(("Accuracy", f"never changing a predicted class costs {cost}, against {self.unrestricted}"))
+            text = f"{cost}, against {self.unrestricted}" if self.unrestricted != self.method else "nothing here"
+            found.append(("Accuracy", f"never changing a predicted class costs {text}"))
         if self.more_data:
             found.append(("More data?", self.more_data))
         return [*found, *(("Warning", text) for text in self.warnings)]
@@ -359,13 +361,15 @@ class _Race:
         if len(selection.tied) == 1:
             return f"it has {lowest}, significantly lower than that of every other method"
         if selection.method == selection.best:
-            return f"it has {lowest}, and no simpler method is within one standard error of it"
-        return f"it is the simplest method within one standard error of {selection.best}, which has {lowest}"
+            return f"it has {lowest}, and no simpler method is within one standard error (or 0.1%) of it"
+        return f"it is the simplest method within one standard error (or 0.1%) of {selection.best}, which has {lowest}"
 
     def _accuracy_cost(self, method: str) -> tuple[MeanEstimate | None, str]:
         if len(self.candidates) == len(self.unrestricted):
             return None, ""
         best = self.select(self.unrestricted).best
+        if best in self.candidates:  # the restriction excludes nothing that is better
+            best = method
         return self.mean(self.of(method) - self.of(best)), best
 
 
