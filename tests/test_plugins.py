@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from numpy.testing import assert_allclose, assert_array_equal
 
 import mixnmatch as mm
-from mixnmatch.cli import main
+from mixnmatch.cli.app import cli
 from mixnmatch.evaluation.estimators import ESTIMATORS, Estimator, register_estimator
 from mixnmatch.maps import register_map, registry
 from mixnmatch.maps.columns import take
@@ -122,7 +122,7 @@ def test_a_map_is_compared_and_on_the_command_line(problem, tmp_path):
     assert {one.name for one in result.results} == {"lift", "ts", "identity"}
     np.savez(tmp_path / "scores.npz", probs=p, labels=y)
     arguments = ["fit", str(tmp_path / "scores.npz"), "--method", "lift", "-o", str(tmp_path / "map.json")]
-    done = CliRunner().invoke(main, arguments)
+    done = CliRunner().invoke(cli, arguments)
     assert done.exit_code == 0, done.output
     assert isinstance(mm.load(tmp_path / "map.json").map_, Lift)
 
@@ -149,6 +149,6 @@ def test_an_estimator_has_intervals_notions_and_the_command_line(problem, tmp_pa
     each = mm.calibration_error(p, y, estimator="mean-gap", notion="class-wise").per_class
     assert_allclose(each, np.abs(p.mean(axis=0) - np.bincount(y) / len(y)), atol=1e-12)
     np.savez(tmp_path / "scores.npz", probs=p, labels=y)
-    done = CliRunner().invoke(main, ["evaluate", str(tmp_path / "scores.npz"), "--estimator", "mean-gap"])
+    done = CliRunner().invoke(cli, ["evaluate", str(tmp_path / "scores.npz"), "--estimator", "mean-gap"])
     assert done.exit_code == 0, done.output
     assert "mean-gap" in done.output

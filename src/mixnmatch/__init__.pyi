@@ -4,6 +4,7 @@ from . import decisions as decisions
 from . import evaluation as evaluation
 from . import exceptions as exceptions
 from . import maps as maps
+from . import monitoring as monitoring
 from . import scorers as scorers
 from . import selection as selection
 from ._engine.door import rows as rows
@@ -36,6 +37,9 @@ from .maps.registry import calibrator as calibrator
 from .maps.registry import calibrators as calibrators
 from .maps.temperature import TemperatureScaling as TemperatureScaling
 from .maps.trivial import Identity as Identity
+from .monitoring import Monitor as Monitor
+from .monitoring import expected_performance as expected_performance
+from .monitoring import score_drift as score_drift
 from .persistence import load as load
 from .selection import compare as compare
 from .selection import recommend as recommend
@@ -54,6 +58,7 @@ __all__ = [
     "Identity",
     "Isotonic",
     "KeepWinner",
+    "Monitor",
     "OneVsAll",
     "PlattScaling",
     "Pooled",
@@ -72,10 +77,12 @@ __all__ = [
     "engine",
     "estimate_priors",
     "evaluate",
+    "expected_performance",
     "load",
     "load_sample",
     "log_loss",
     "recommend",
     "reliability_curve",
     "rows",
+    "score_drift",
 ]

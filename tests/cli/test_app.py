@@ -111,8 +111,9 @@ def test_group_is_the_lazy_one():
 
 
 def test_static_choices_are_those_of_the_library():
-    from mixnmatch.cli.evaluate import ESTIMATORS, NOTIONS
+    from mixnmatch.cli.evaluate import NOTIONS, command
     from mixnmatch.evaluation import estimators, notion
 
     assert set(NOTIONS) == set(notion.NOTIONS)
-    assert set(ESTIMATORS) == set(estimators.ESTIMATORS)
+    listed = next(option.help for option in command.params if option.name == "estimator")
+    assert all(name in listed for name in estimators.ESTIMATORS)

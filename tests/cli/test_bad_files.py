@@ -15,6 +15,7 @@ COMMANDS = {
     "decide": ("decide", "FILE", "--costs", "costs.csv"),
     "compare": ("compare", "FILE", "--methods", "ts"),
     "judge": ("compare", "val.npz", "--methods", "ts", "--evaluation", "FILE"),
+    "monitor": ("monitor", "cal.json", "FILE", "--state", "out.json"),
     "recommend": ("recommend", "FILE"),
     "report": ("report", "FILE", "-o", "out.html"),
     "report on": ("report", "val.npz", "--evaluation", "FILE", "-o", "out.html"),
@@ -24,6 +25,7 @@ MAP_COMMANDS = {
     "evaluate": ("evaluate", "val.npz", "--map", "FILE"),
     "decide": ("decide", "val.npz", "--costs", "costs.csv", "--map", "FILE"),
     "export": ("export", "FILE", "-o", "out.onnx"),
+    "monitor": ("monitor", "FILE", "val.npz", "--state", "out.json"),
 }
 TABLES = {
     "missing.npz": "no such file",

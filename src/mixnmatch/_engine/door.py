@@ -18,7 +18,7 @@ from mixnmatch._engine.frames import (
     is_series,
     order_by_name,
 )
-from mixnmatch._engine.labels import as_labels, plain_names, read_labels
+from mixnmatch._engine.labels import as_labels, class_array, different, is_text, plain_names, read_labels
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import Scores, read_scores
 from mixnmatch._engine.weights import read_weight
@@ -72,7 +72,7 @@ def rows(
         _refuse_more(scores, y, sample_weight, logits, classes, groups, clusters, positive)
         return scores
     check_aligned(scores, labels=y, sample_weight=sample_weight, groups=groups, clusters=clusters)
-    classes = None if classes is None else plain_names(np.asarray(classes), "classes")
+    classes = None if classes is None else class_array(classes)
     columns = column_names(scores) if is_frame(scores) else None
     title = _title(scores, columns)
     if columns and len(columns) > 1:
@@ -154,8 +154,8 @@ def _named_columns(scores: Any, columns: list[Any], y: Any, classes: Any) -> tup
 
 def _two_classes(labels: NDArray[Any], positive: Any, title: Any, vector: bool) -> NDArray[Any] | None:
     """Names of two classes, the positive one second; None where labels are 0 and 1, or -1 and 1."""
-    found = np.unique(labels)
-    text = labels.dtype.kind in "US"
+    found = different(labels)
+    text = is_text(labels)
     if positive is None and vector and text and title in found.tolist():
         positive = title
     if positive is None:

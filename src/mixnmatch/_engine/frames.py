@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.class_names import ROW_NUMBERS, class_names
+from mixnmatch._engine.labels import is_text
 
 _LIBRARIES = ("pandas", "polars")
 
@@ -114,11 +115,11 @@ def classes_of(columns: Sequence[Any], labels: NDArray[Any]) -> NDArray[Any] | N
 
     None if labels are positions: whole numbers beside columns whose names are no numbers.
     """
-    seen = set(np.unique(labels).tolist())
+    seen = set(labels.tolist())
     for names in spellings(columns):
-        if (names.dtype.kind in "US") == (labels.dtype.kind in "US") and seen <= set(names.tolist()):
+        if (names.dtype.kind in "US") == is_text(labels) and seen <= set(names.tolist()):
             return names
-    if labels.dtype.kind not in "US" and not any(names.dtype.kind in "iu" for names in spellings(columns)):
+    if not is_text(labels) and not any(names.dtype.kind in "iu" for names in spellings(columns)):
         return None
     msg = (
         f"labels such as {min(seen)!r} are not among the columns of the scores, {list(columns)!r:.200}; "

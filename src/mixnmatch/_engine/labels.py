@@ -61,8 +61,14 @@ def plain_names(values: NDArray[Any], what: str) -> NDArray[Any]:
     raise ValueError(msg)
 
 
+def class_array(classes: Any) -> NDArray[Any]:
+    """Names of classes as an array of text or integers."""
+    names = plain_names(np.asarray(classes), "classes")
+    return names.astype(str) if names.dtype.kind == "O" else names
+
+
 def _column_names(given_names: Any, n_classes: int, *, given: bool) -> NDArray[Any]:
-    names: NDArray[Any] = plain_names(np.asarray(given_names), "classes")
+    names = class_array(given_names)
     if given and (names.ndim != 1 or len(names) != n_classes or len(np.unique(names)) != n_classes):
         msg = f"classes must name each of the {n_classes} columns once, got {names.tolist()!r:.200}"
         raise ValueError(msg)

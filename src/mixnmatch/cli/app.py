@@ -40,6 +40,7 @@ COMMANDS = {
     "recommend": Entry("recommend", "Which method and metric suit your data, and why.", needs="mixnmatch.selection"),
     "report": Entry("report", "Write one HTML page about your model's calibration.", needs="mixnmatch.report"),
     "export": Entry("export", "Write a saved map as an ONNX or PyTorch model.", needs="mixnmatch.export"),
+    "monitor": Entry("monitor", "Is a map in production still calibrated?", needs="mixnmatch.monitoring"),
     "reproduce": Entry("reproduce", "Make the paper's tables and figures from files of logits and labels."),
 }
 

@@ -39,8 +39,8 @@ class EstimatorName(TextType):
 HELP = f"""How good and how well calibrated are the scores in a file?
 
     Prints accuracy, log loss, Brier score and the calibration error with intervals, and a test of "it is calibrated".
-    With --map, the same after calibration by a saved map, and the calibration gain: evaluate on rows that the map was
-    not fitted on.
+    With --map, the same after calibration by a saved map, the calibration gain, and a note if the samples do not look
+    like the map's calibration set: evaluate on rows that the map was not fitted on.
     {FILE_HELP}"""
 
 
@@ -124,10 +124,20 @@ def command(
             random_state=seed,
         )
         step()
+    drift = None if map_ is None else _drift(table, map_)
     if as_json:
-        print_json(_as_dict(table, found, map_file))
+        print_json(_as_dict(table, found, map_file) | ({} if drift is None else {"score_drift": drift.to_dict()}))
     else:
         echo(_as_text(table, found, map_file))
+        if drift is not None and drift.different:
+            echo(drift.message)
+
+
+def _drift(table: ScoreTable, map_: Any) -> Any:
+    """Whether the samples look like the map's calibration set, if it remembers that."""
+    from mixnmatch.monitoring.drift import score_drift
+
+    return score_drift(map_, table.scores, table.labels, sample_weight=table.checked.weight)
 
 
 def _as_dict(table: ScoreTable, found: Evaluation, map_file: Path | None) -> dict[str, Any]:

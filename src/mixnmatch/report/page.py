@@ -63,12 +63,17 @@ def render(data: ReportData) -> str:
             _footer(data),
         ]
     )
+    heading = data.title if "calibration" in data.title.lower() else f"{data.title} – calibration report"
+    return whole_page(heading, body, hover)
+
+
+def whole_page(heading: str, body: str, hover: dict[str, Any]) -> str:
+    """A page with the report's style and script, that may not load anything."""
     style, script = _asset("report.css"), _asset("report.js")
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    heading = data.title if "calibration" in data.title.lower() else f"{data.title} – calibration report"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy, quote=True)}">\n'

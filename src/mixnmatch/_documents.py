@@ -1,0 +1,80 @@
+"""JSON files that are written atomically and read strictly: a format, a version, a checksum and exact numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from os import PathLike
+from pathlib import Path
+from typing import Any, NoReturn
+
+from mixnmatch._files import atomic_write
+from mixnmatch._version import __version__
+
+
+def write_document(path: str | PathLike[str], document: dict[str, Any]) -> str:
+    """Write a document with its checksum, atomically; returns the checksum."""
+    digest = checksum(document)
+    content = json.dumps(document | {"sha256": digest}, indent=1, allow_nan=False)
+    atomic_write(Path(path), content.encode() + b"\n")
+    return digest
+
+
+def read_document(
+    path: str | PathLike[str], *, form: str, version: int, what: str, error: type[Exception]
+) -> dict[str, Any]:
+    """Read a document of a format, or raise an error that names the file and says what is wrong with it.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    form : str
+        The format that it must name.
+    version : int
+        The newest version of the format that is known here.
+    what : str
+        What such a file is called in messages.
+    error : type
+        Kind of error to raise.
+    """
+    raw = Path(path).read_bytes()
+    name = os.fspath(path)
+    try:
+        document = json.loads(raw.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
+    except (ValueError, RecursionError):
+        msg = f"{name} is not a {what}: it is not JSON, or was cut short"
+        raise error(msg) from None
+    if not isinstance(document, dict) or document.get("format") != form:
+        msg = f"{name} is not a {what} of mixnmatch"
+        raise error(msg)
+    given = document.get("version")
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        msg = f"{name} has no valid format version"
+        raise error(msg)
+    if given > version:
+        msg = f"{name} has format version {given}; this is {__version__}, which reads up to {version}: update it"
+        raise error(msg)
+    if document.get("sha256") != checksum({key: value for key, value in document.items() if key != "sha256"}):
+        msg = f"{name} was edited or damaged: its checksum does not match"
+        raise error(msg)
+    return document
+
+
+def checksum(document: dict[str, Any]) -> str:
+    """SHA-256 of a document, however it is laid out."""
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):  # such as 1e999: JSON has it, floats have not
+        raise ValueError(text)
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)

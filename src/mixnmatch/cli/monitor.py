@@ -1,0 +1,171 @@
+"""``mixnmatch monitor``: is a map in production still calibrated?"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mixnmatch.cli.command import Command, echo, print_json
+from mixnmatch.cli.options import FILE, FILE_HELP, Reading, force_option, json_option, reading_options
+
+if TYPE_CHECKING:
+    from mixnmatch.monitoring import Monitor, MonitorResult
+
+# What a shell sees after an alarm; 1 and 2 are errors.
+ALARM = 3
+
+HELP = f"""Is a map in production still calibrated? Alarms, with advice, as labels arrive.
+
+    MAP is a file written by `mixnmatch fit`, each of BATCHES a file with the scores and labels of one time step, in
+    order of time. What was counted is kept in the file of --state, which is made by the first call. Run the command
+    again whenever there are new files: files that were counted before are skipped. A false alarm in the whole lifetime
+    has at most the probability --alpha, however often one looks.
+
+    The exit code is 3 after an alarm, 0 if there is none and 1 if something is wrong with a file.
+    {FILE_HELP}"""
+
+
+@click.command(
+    "monitor",
+    cls=Command,
+    help=HELP,
+    examples=(
+        "mixnmatch monitor cal.json january.parquet --state state.json",
+        "mixnmatch monitor cal.json 2026-*.csv --state state.json --html page.html --force",
+        "mixnmatch monitor cal.json late.csv --step january.parquet --state state.json",
+    ),
+)
+@click.argument("map_file", metavar="MAP", type=FILE)
+@click.argument("batches", metavar="BATCHES...", type=FILE, nargs=-1, required=True)
+@click.option("--state", type=FILE, required=True, metavar="STATE.json", help="What was counted so far.")
+@click.option(
+    "--alpha",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="P",
+    help="Largest probability of a false alarm [default: 0.05]; fixed by the first call.",
+)
+@click.option("--step", metavar="NAME", help="Time step of all the files [default: the name of each file].")
+@click.option("--html", type=FILE, metavar="PAGE.html", help="Write a page about all steps.")
+@reading_options
+@force_option
+@json_option
+def command(
+    map_file: Path,
+    batches: tuple[Path, ...],
+    state: Path,
+    alpha: float | None,
+    step: str | None,
+    html: Path | None,
+    force: bool,
+    as_json: bool,
+    reading: Reading,
+) -> None:
+    """Load the state, count the new files, save it."""
+    from mixnmatch.cli.inputs import load_map
+    from mixnmatch.io import check_output
+    from mixnmatch.monitoring.state import locked
+
+    check_output(state, [".json"], force=True)
+    if html is not None:
+        check_output(html, [".html"], force=force)
+    map_ = load_map(map_file)
+    with locked(state):
+        monitor = _load(state, map_, alpha)
+        skipped = [path for path in batches if not _count(monitor, path, map_, map_file, step, reading, state)]
+    result = monitor.result()
+    if html is not None:
+        from mixnmatch.report.monitor import write_monitor_page
+
+        write_monitor_page(html, monitor, title=map_file.name)
+    _say(monitor, result, batches, skipped, state, html, as_json)
+    if result.alarm:
+        click.get_current_context().exit(ALARM)
+
+
+def _load(state: Path, map_: Any, alpha: float | None) -> Monitor:
+    from mixnmatch.cli.command import DataError
+    from mixnmatch.monitoring import Monitor
+
+    if not state.exists():
+        return Monitor(map_, alpha=0.05 if alpha is None else alpha)
+    monitor = Monitor.load(state, map_)
+    if alpha is not None and alpha != monitor.alpha:
+        msg = f"{state} was started with --alpha {monitor.alpha:g}, which cannot be changed; start a new file"
+        raise DataError(msg)
+    return monitor
+
+
+def _count(
+    monitor: Monitor, path: Path, map_: Any, map_file: Path, step: str | None, reading: Reading, state: Path
+) -> bool:
+    """Count a file and save the state; whether it was new."""
+    from mixnmatch.cli.inputs import aligned
+    from mixnmatch.io import FileError
+
+    table = aligned(reading.read(path, like=map_), map_, map_file)
+    source = _checksum(table)
+    if monitor.has_counted(source):
+        return False
+    if table.weights is not None:
+        why = "has weights, which a monitor cannot use: repeat samples that occurred several times, drop the weights"
+        raise FileError(path, why)
+    try:
+        monitor.update(table.scores, table.labels, step=step or path.name, source=source)
+    except (ValueError, TypeError) as error:
+        raise FileError(path, str(error)) from None
+    monitor.save(state)
+    return True
+
+
+def _checksum(table: Any) -> str:
+    """Checksum of the samples of a table, wherever the file is and however it is called."""
+    import numpy as np
+
+    digest = hashlib.sha256()
+    for array in (table.scores, table.labels):
+        plain = np.ascontiguousarray(array)
+        digest.update(f"{plain.dtype.str}{plain.shape}".encode())
+        digest.update(plain.tobytes())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _say(
+    monitor: Monitor,
+    result: MonitorResult,
+    batches: tuple[Path, ...],
+    skipped: list[Path],
+    state: Path,
+    html: Path | None,
+    as_json: bool,
+) -> None:
+    from mixnmatch.cli import display
+    from mixnmatch.monitoring.advice import TEXTS
+    from mixnmatch.monitoring.result import e_text
+
+    if as_json:
+        counted = [str(path) for path in batches if path not in skipped]
+        print_json(
+            result.to_dict()
+            | {"advice_text": TEXTS[result.advice], "state": str(state), "counted": counted}
+            | {"skipped": [str(path) for path in skipped], "html": None if html is None else str(html)}
+        )
+        return
+    for path in skipped:
+        echo(f"warning: {path} was counted before and is skipped", err=True)
+    rows = [["step", "samples", "log loss", "expected", "e-value"]]
+    rows += [
+        [
+            str(record.step),
+            str(record.n_samples),
+            display.number(record.mean_log_loss),
+            display.number(record.expected_log_loss),
+            e_text(record.log_e_value),
+        ]
+        for record in monitor.history[-12:]
+    ]
+    echo(f"{display.table(rows)}\n\n{result}")
+    if html is not None:
+        echo(f"Wrote {html}.")

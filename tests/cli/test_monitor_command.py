@@ -1,0 +1,117 @@
+"""``mixnmatch monitor``: exit codes, files counted once, JSON and the page."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import parsed
+
+
+@pytest.fixture
+def monitored(folder, run):
+    """``cal.json``, calm batches ``a.npz`` to ``c.npz`` and ``bad.npz`` with other labels."""
+    rng = np.random.default_rng(0)
+
+    def write(name, n, shift=0.0):
+        logits = rng.normal(size=(n, 3))
+        u = logits + np.array([0, 0, shift])
+        p = np.exp(u) / np.exp(u).sum(axis=1, keepdims=True)
+        labels = (p.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
+        np.savez(name, logits=3 * logits, labels=labels)
+
+    for name, n, shift in (("val", 2000, 0), ("a", 300, 0), ("b", 300, 0), ("c", 300, 0), ("bad", 2000, 1.0)):
+        write(f"{name}.npz", n, shift)
+    assert run("fit", "val.npz", "--method", "ts", "-o", "cal.json").exit_code == 0
+    return folder
+
+
+def test_no_alarm_then_an_alarm(monitored, run):
+    calm = run("monitor", "cal.json", "a.npz", "b.npz", "--state", "state.json")
+    assert calm.exit_code == 0, calm.stderr
+    assert "No alarm" in calm.stdout
+    assert "a.npz" in calm.stdout
+    alarm = run("monitor", "cal.json", "c.npz", "bad.npz", "--state", "state.json")
+    assert alarm.exit_code == 3
+    assert "ALARM" in alarm.stdout
+    assert "First alarm in step bad.npz" in alarm.stdout
+    assert "Adapt" in alarm.stdout
+
+
+def test_json_and_alpha(monitored, run):
+    found = parsed(run("monitor", "cal.json", "a.npz", "--state", "state.json", "--alpha", "0.01", "--json"))
+    assert found["alarm"] is False
+    assert found["alpha"] == 0.01
+    assert found["advice"] == "nothing"
+    assert found["counted"] == ["a.npz"]
+    assert len(found["offsets"]) == 3
+    alarm = run("monitor", "cal.json", "bad.npz", "--state", "state.json", "--json")
+    assert alarm.exit_code == 3
+    assert json.loads(alarm.stdout)["alarm_step"] == "bad.npz"
+    wrong = run("monitor", "cal.json", "b.npz", "--state", "state.json", "--alpha", "0.2")
+    assert wrong.exit_code == 1
+    assert "0.01" in wrong.stderr
+
+
+def test_files_are_counted_once(monitored, run):
+    first = parsed(run("monitor", "cal.json", "a.npz", "b.npz", "--state", "state.json", "--json"))
+    again = run("monitor", "cal.json", "a.npz", "b.npz", "--state", "state.json")
+    assert again.exit_code == 0
+    assert "counted before" in again.stderr
+    (monitored / "a.npz").rename("renamed.npz")
+    same = parsed(run("monitor", "cal.json", "renamed.npz", "--state", "state.json", "--json"))
+    assert same["n_samples"] == first["n_samples"] == 600
+    assert same["skipped"] == ["renamed.npz"]
+
+
+def test_late_labels_join_their_step(monitored, run):
+    run("monitor", "cal.json", "a.npz", "b.npz", "--state", "state.json")
+    found = parsed(run("monitor", "cal.json", "c.npz", "--step", "a.npz", "--state", "state.json", "--json"))
+    assert found["n_steps"] == 2
+    assert found["n_samples"] == 900
+    assert found["step"] == "a.npz"
+
+
+def test_the_page(monitored, run):
+    result = run("monitor", "cal.json", "a.npz", "bad.npz", "--state", "state.json", "--html", "page.html")
+    assert result.exit_code == 3
+    page = (monitored / "page.html").read_text()
+    assert "Content-Security-Policy" in page
+    assert 'id="evidence-figure"' in page
+    assert 'id="offsets-figure"' in page
+    assert "bad.npz" in page
+    again = run("monitor", "cal.json", "b.npz", "--state", "state.json", "--html", "page.html")
+    assert again.exit_code == 1
+    assert "--force" in again.stderr
+
+
+def test_errors_are_one_line_and_keep_what_was_counted(monitored, run):
+    (monitored / "broken.npz").write_text("nothing")
+    result = run("monitor", "cal.json", "a.npz", "broken.npz", "--state", "state.json")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: broken.npz")
+    found = parsed(run("monitor", "cal.json", "b.npz", "--state", "state.json", "--json"))
+    assert found["n_steps"] == 2
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(9, 3))
+    np.savez("weighted.npz", logits=logits, labels=np.arange(9) % 3, weights=np.ones(9))
+    weighted = run("monitor", "cal.json", "weighted.npz", "--state", "state.json")
+    assert weighted.exit_code == 1
+    assert "weights" in weighted.stderr
+    np.savez("bare.npz", logits=logits)
+    assert run("monitor", "cal.json", "bare.npz", "--state", "state.json").exit_code == 1
+    run("fit", "a.npz", "--method", "ets", "-o", "other.json")
+    other = run("monitor", "other.json", "c.npz", "--state", "state.json")
+    assert other.exit_code == 1
+    assert "another map" in other.stderr
+    assert run("monitor", "cal.json", "--state", "state.json").exit_code == 2
+
+
+def test_evaluate_tells_of_samples_unlike_the_calibration_set(monitored, run):
+    calm = run("evaluate", "a.npz", "--map", "cal.json", "--no-interval")
+    assert "do not look like" not in calm.stdout
+    bad = run("evaluate", "bad.npz", "--map", "cal.json", "--no-interval")
+    assert "do not look like the calibration set" in bad.stdout
+    found = parsed(run("evaluate", "bad.npz", "--map", "cal.json", "--no-interval", "--json"))
+    assert found["score_drift"]["different"]
+    assert len(found["score_drift"]["by_class"]) == 3
