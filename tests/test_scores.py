@@ -55,9 +55,9 @@ def test_types_strides_and_byte_orders(dtype, order):
 
 
 def test_rows_slightly_off_are_marked_for_renormalising():
-    assert read_scores(np.array([[0.50004, 0.5]])).uneven
-    assert not read_scores(np.array([[0.5, 0.5]])).uneven
-    assert not read_scores(np.array([[0.3, 0.7]], dtype=np.float32)).uneven
+    assert read_scores(np.array([[0.50004, 0.5]])).off_simplex
+    assert not read_scores(np.array([[0.5, 0.5]])).off_simplex
+    assert not read_scores(np.array([[0.3, 0.7]], dtype=np.float32)).off_simplex
     with pytest.raises(ValueError, match="sums to"):
         read_scores(np.array([[0.5, 0.503]]))
 
@@ -75,7 +75,7 @@ def test_rounded_probabilities_are_taken_with_a_warning(n_classes, decimals, cut
         return
     with pytest.warns(UserWarning, match=f"to within {off:.2g}, as probabilities do that were rounded"):
         table = read_scores(p)
-    assert table.uneven
+    assert table.off_simplex
     with pytest.warns(UserWarning, match="rounded"):
         fitted = mm.TemperatureScaling().fit(p, p.argmax(axis=1))
     with pytest.warns(UserWarning, match="rounded"):
@@ -113,7 +113,7 @@ def test_probabilities_that_are_called_logits_give_a_warning(n_classes):
     read_scores(p, logits=True, order_only=True)
     mixed = np.concatenate([p, [[0.9] * n_classes]])
     read_scores(mixed, logits=True)
-    assert read_scores(np.array([[0.505, 0.5]], dtype=np.float16)).uneven
+    assert read_scores(np.array([[0.505, 0.5]], dtype=np.float16)).off_simplex
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from sklearn.base import clone
 from mixnmatch import KeepWinner, accuracy_preserved, load, load_sample
 from mixnmatch.selection import candidates
 from mixnmatch.selection.auto import Auto
-from mixnmatch.selection.candidates import guess_seconds, menu, within
+from mixnmatch.selection.candidates import candidates_for, drop_over_budget, guess_seconds
 from tests.conftest import brier, draw_labels, make_problem, nll, softmax
 
 
@@ -141,18 +141,18 @@ def test_unrestricted_claims_nothing(fitted):
 
 
 def test_time_budget_drops_the_costliest_first():
-    everything = menu(5000, 10)
+    everything = candidates_for(5000, 10)
 
     def guess(*chosen):
         return guess_seconds(list(chosen), 5000, 10, 5)
 
-    kept, dropped = within(everything, guess(*everything) - 1e-9, 5000, 10, 5)
+    kept, dropped = drop_over_budget(everything, guess(*everything) - 1e-9, 5000, 10, 5)
     assert [guess(one) for one in dropped] == [max(guess(one) for one in everything)]
     assert [guess(one) for one in kept] == sorted(guess(one) for one in kept)
     assert guess(*everything) < sum(guess(one) for one in everything)  # what begins alike is fitted once
-    kept, _ = within(everything, 1e-9, 5000, 10, 5)
+    kept, _ = drop_over_budget(everything, 1e-9, 5000, 10, 5)
     assert [candidate.name for candidate in kept] == ["identity"]
-    assert within(everything, None, 5000, 10, 5)[1] == []
+    assert drop_over_budget(everything, None, 5000, 10, 5)[1] == []
 
 
 def test_time_budget_is_kept_and_reported():
@@ -168,15 +168,15 @@ def test_the_clock_stops_what_is_left(monkeypatch):
     monkeypatch.setattr(candidates, "within", lambda found, *_: (found, []))
     stack = Auto(logits=True, time_budget=1e-9).fit(logits, y)
     assert stack.candidates_ == ["identity"]
-    assert len(stack.dropped_) == len(menu(300, 3)) - 1
+    assert len(stack.dropped_) == len(candidates_for(300, 3)) - 1
 
 
 def test_menus():
-    assert [candidate.name for candidate in menu(25000, 1000) if candidate.matrix] == ["iop >> sms"]
-    assert not any(candidate.matrix for candidate in menu(200_000, 1000))
-    assert not any(candidate.matrix for candidate in menu(5000, 2))
-    assert any(candidate.tail for candidate in menu(200_000, 100) if candidate.matrix)
-    assert menu(5000, 10)[0].name == "identity"
+    assert [candidate.name for candidate in candidates_for(25000, 1000) if candidate.matrix] == ["iop >> sms"]
+    assert not any(candidate.matrix for candidate in candidates_for(200_000, 1000))
+    assert not any(candidate.matrix for candidate in candidates_for(5000, 2))
+    assert any(candidate.tail for candidate in candidates_for(200_000, 100) if candidate.matrix)
+    assert candidates_for(5000, 10)[0].name == "identity"
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 12, 30])
@@ -238,7 +238,7 @@ def test_rows_read_through_maps_give_the_same(monkeypatch):
 
     logits, y = make_problem(250, 3, seed=11)
     in_memory = Auto(logits=True).fit(logits, y)
-    monkeypatch.setattr(crossfit, "HELD_ENTRIES", 0)
+    monkeypatch.setattr(crossfit, "CACHED_ENTRIES", 0)
     streamed = Auto(logits=True).fit(logits, y)
     assert streamed.candidates_ == in_memory.candidates_
     # Probabilities below those that a stage was fitted on are read as these, where they are not held in memory.

@@ -34,10 +34,10 @@ class Block:
     index: NDArray[np.intp] | range  # which rows of the user's table these are
     labels: NDArray[np.intp] | None = None
     weight: NDArray[np.float64] | None = None
-    uneven: bool = False  # rows of probabilities may be off the simplex by more than rounding
+    off_simplex: bool = False  # rows of probabilities may be off the simplex by more than rounding
     rounding: float = ROUNDING["float64"]  # of the type that probabilities came in
     backend: str = "numpy"
-    beside: tuple[Block, ...] = ()  # the same rows in other tables
+    companions: tuple[Block, ...] = ()  # the same rows in other tables
     kept: NDArray[np.intp] | None = None  # who won the rows before they came through maps that keep winners
 
     @property
@@ -64,7 +64,9 @@ class Block:
         weight = None if self.weight is None else self.weight[which]
         index = self.index[which] if isinstance(which, slice) else np.asarray(self.index)[which]
         kept = None if self.kept is None else self.kept[which]
-        return replace(self, values=self.values[which], index=index, labels=labels, weight=weight, kept=kept, beside=())
+        return replace(
+            self, values=self.values[which], index=index, labels=labels, weight=weight, kept=kept, companions=()
+        )
 
     @property
     def y(self) -> NDArray[np.intp]:
@@ -99,7 +101,7 @@ class Block:
             np.exp(p, out=p)
             p /= p.sum(axis=1, keepdims=True)  # to the last bit what users who do it themselves get
             return p
-        if not self.uneven:
+        if not self.off_simplex:
             return self.values
         sums = row_sums(self.values, np.float64)
         off = np.abs(sums - 1) > self.rounding

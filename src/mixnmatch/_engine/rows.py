@@ -71,7 +71,7 @@ class Rows:
     groups: NDArray[Any] | None = None
     clusters: NDArray[Any] | None = None
     index: NDArray[np.intp] | range | None = None  # rows of the user's table, where this is a part of it
-    beside: tuple[Rows, ...] = ()  # other tables of the same rows
+    companions: tuple[Rows, ...] = ()  # other tables of the same rows
     backend: str = ""
     _samples: dict[int, Rows] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -130,7 +130,7 @@ class Rows:
     @property
     def light_bytes(self) -> int | None:
         """Bytes in a block of a pass that does little with each probability; None where these must be made first."""
-        if self.scores.logits or self.chain or self.beside:
+        if self.scores.logits or self.chain or self.companions:
             return None
         return light_bytes(self.n_rows * self.scores.row_bytes)
 
@@ -144,7 +144,7 @@ class Rows:
 
     def together(self, *others: Rows) -> Rows:
         """The source with other tables of the same rows: each block has theirs ``beside`` it."""
-        return replace(self, beside=tuple(self._as_own_rows(other, other.scores.values) for other in others))
+        return replace(self, companions=tuple(self._as_own_rows(other, other.scores.values) for other in others))
 
     def _as_own_rows(self, other: Rows, values: Any) -> Rows:
         if values is not self.scores.values:
@@ -152,7 +152,7 @@ class Rows:
         rows = {"labels": self.labels, "weight": self.weight, "folds": self.folds, "index": self.index}
         return replace(other, scores=replace(other.scores, values=values), backend=self.backend, **rows)
 
-    def look(self, at_most: int) -> Rows:
+    def preview(self, at_most: int) -> Rows:
         """About ``at_most`` rows for a first, cheap look; fewer where rows are very long."""
         return self.sampled(min(at_most, max(LOOK_ENTRIES // self.n_classes, 64)))
 
@@ -201,16 +201,16 @@ class Rows:
     def _arrays(self) -> dict[str, Any]:
         """The arrays that a pass reads, by name; a table that is there twice is read once."""
         found = {"values": self.scores.values, "labels": self.labels, "weight": self.weight}
-        for k, other in enumerate(self.beside):
-            found[f"beside {k}"] = None if other.scores.values is self.scores.values else other.scores.values
+        for k, other in enumerate(self.companions):
+            found[f"companion {k}"] = None if other.scores.values is self.scores.values else other.scores.values
         return {name: array for name, array in found.items() if array is not None}
 
     def _without_arrays(self) -> Rows:
         """All but the arrays, which a chunk brings along."""
-        others = tuple(other._without_arrays() for other in self.beside)
+        others = tuple(other._without_arrays() for other in self.companions)
         bare = replace(self.scores, values=None)
         named = replace(self, classes=None, columns=None, groups=None, clusters=None)
-        return replace(named, scores=bare, labels=None, weight=None, beside=others)
+        return replace(named, scores=bare, labels=None, weight=None, companions=others)
 
     def _filled(self, arrays: dict[str, Any], index: NDArray[np.intp] | range) -> Rows:
         """The source with other arrays, which hold the rows ``index`` of the table."""
@@ -222,8 +222,10 @@ class Rows:
             weight=arrays.get("weight"),
             index=index,
         )
-        others = [own._as_own_rows(o, arrays.get(f"beside {k}", arrays["values"])) for k, o in enumerate(self.beside)]
-        return replace(own, beside=tuple(others))
+        others = [
+            own._as_own_rows(o, arrays.get(f"companion {k}", arrays["values"])) for k, o in enumerate(self.companions)
+        ]
+        return replace(own, companions=tuple(others))
 
     def block(self, start: int, stop: int) -> Block:
         """Rows ``start`` to ``stop``, through the chain."""
@@ -235,11 +237,11 @@ class Rows:
         index = range(start, stop) if self.index is None else self.index[start:stop]
         form = "logits" if self.scores.logits else "probabilities"
         rounding = ROUNDING[values.dtype.name]
-        block = Block(values, form, index, labels, weight, self.scores.uneven, rounding, self.backend)
+        block = Block(values, form, index, labels, weight, self.scores.off_simplex, rounding, self.backend)
         chosen = self._chosen(block)
         block = block if chosen is None else block.part(chosen)
-        if self.beside:
-            block = replace(block, beside=tuple(other.block(start, stop) for other in self.beside))
+        if self.companions:
+            block = replace(block, companions=tuple(other.block(start, stop) for other in self.companions))
         for fitted in self.chain:
             block = block.after(fitted)
         return block
@@ -258,8 +260,8 @@ class Rows:
         if self.on_dask:
             return iter(self._over_chunks(_chunk_statistics, statistic, args, block_bytes, combine=operator.add))
         # Stages hand on float64 and write beside it, so a chained block is cut for eight bytes an entry.
-        row_bytes = self.n_classes * 8 if self.chain or self.beside else self.scores.row_bytes
-        backend = "numpy" if self.chain or self.beside else self.backend
+        row_bytes = self.n_classes * 8 if self.chain or self.companions else self.scores.row_bytes
+        backend = "numpy" if self.chain or self.companions else self.backend
         ranges = row_ranges(self.n_rows, row_bytes, block_bytes=block_bytes, backend=backend)
         return run_blocks(lambda start, stop: statistic(self.block(start, stop), *args), ranges)
 

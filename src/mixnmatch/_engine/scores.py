@@ -38,7 +38,7 @@ class Scores:
 
     values: Any
     logits: bool
-    uneven: bool = False  # some row of probabilities is off the simplex by more than rounding
+    off_simplex: bool = False  # some row of probabilities is off the simplex by more than rounding
     wide: bool = False  # some logit is beyond WIDEST
     small: bool = False  # no logit is beyond 1
 
@@ -214,7 +214,7 @@ def _checked(table: Scores, name: str, first_row: int | str = 0) -> Scores:
             "decimals; they are renormalised. Save more decimals to keep all that the model says"
         )
         warnings.warn(InputWarning(msg, off=found), stacklevel=4)
-    return replace(table, uneven=found > ROUNDING.get(name, 1e-9))
+    return replace(table, off_simplex=found > ROUNDING.get(name, 1e-9))
 
 
 def _warn_of_probabilities(table: Scores) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 
 import click
 
@@ -16,32 +15,26 @@ from mixnmatch._version import __version__
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A command: the module here that defines it, a line about it, and the part of the library that it needs."""
+class CommandEntry:
+    """A command: the module here that defines it, and a line about it."""
 
     module: str
     summary: str
-    needs: str = "mixnmatch"
-
-    @property
-    def available(self) -> bool:
-        """Whether the part of the library that does the work is there."""
-        return find_spec(self.needs) is not None
 
 
 COMMANDS = {
-    "demo": Entry("demo", "Calibrate the embedded sample and print a table of methods."),
-    "evaluate": Entry("evaluate", "How good and how well calibrated are the scores in a file?"),
-    "fit": Entry("fit", "Learn a calibration map from scores and labels, and save it."),
-    "apply": Entry("apply", "Turn scores into calibrated probabilities with a saved map."),
-    "adapt": Entry("adapt", "Adapt a saved map to other class frequencies.", needs="mixnmatch.selection"),
-    "decide": Entry("decide", "Choose the cheapest decision for every sample.", needs="mixnmatch.decisions"),
-    "compare": Entry("compare", "Rank calibration methods on your data.", needs="mixnmatch.selection"),
-    "recommend": Entry("recommend", "Which method and metric suit your data, and why.", needs="mixnmatch.selection"),
-    "report": Entry("report", "Write one HTML page about your model's calibration.", needs="mixnmatch.report"),
-    "export": Entry("export", "Write a saved map as an ONNX or PyTorch model.", needs="mixnmatch.export"),
-    "monitor": Entry("monitor", "Is a map in production still calibrated?", needs="mixnmatch.monitoring"),
-    "reproduce": Entry("reproduce", "Make the paper's tables and figures from files of logits and labels."),
+    "demo": CommandEntry("demo", "Calibrate the embedded sample and print a table of methods."),
+    "evaluate": CommandEntry("evaluate", "How good and how well calibrated are the scores in a file?"),
+    "fit": CommandEntry("fit", "Learn a calibration map from scores and labels, and save it."),
+    "apply": CommandEntry("apply", "Turn scores into calibrated probabilities with a saved map."),
+    "adapt": CommandEntry("adapt", "Adapt a saved map to other class frequencies."),
+    "decide": CommandEntry("decide", "Choose the cheapest decision for every sample."),
+    "compare": CommandEntry("compare", "Rank calibration methods on your data."),
+    "recommend": CommandEntry("recommend", "Which method and metric suit your data, and why."),
+    "report": CommandEntry("report", "Write one HTML page about your model's calibration."),
+    "export": CommandEntry("export", "Write a saved map as an ONNX or PyTorch model."),
+    "monitor": CommandEntry("monitor", "Is a map in production still calibrated?"),
+    "reproduce": CommandEntry("reproduce", "Make the paper's tables and figures from files of logits and labels."),
 }
 
 
@@ -73,12 +66,12 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of the commands, in the order in which one meets them."""
-        return [name for name, entry in COMMANDS.items() if entry.available]
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
         entry = COMMANDS.get(cmd_name)
-        if entry is None or not entry.available:
+        if entry is None:
             return None
         command = import_module(f"mixnmatch.cli.{entry.module}").command
         assert isinstance(command, click.Command)

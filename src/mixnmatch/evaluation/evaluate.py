@@ -231,7 +231,7 @@ class _Asked:
 
 def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation:
     clusters = read_clusters(tables, None)
-    sides = [tables, *tables.beside]
+    sides = [tables, *tables.companions]
     found = tables.total(_sides_statistic, asked, not tables.on_dask, clusters is not None)
     moments, collected, values = found[0], found[1:-1], found[-1]
     k = len(asked.means)
@@ -263,7 +263,7 @@ def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation
 
 def _sides_statistic(block: Block, asked: _Asked, in_memory: bool, keep: bool) -> tuple[Any, ...]:
     """Moments of all means of all sides, then for each side what its calibration error needs, then the values."""
-    sides = [block, *block.beside]
+    sides = [block, *block.companions]
     rows = [METRICS[name](side) for side in sides for name in asked.means]
     if len(sides) == 2:
         first, second = brier_rows(sides[0]), brier_rows(sides[1])
@@ -326,7 +326,7 @@ def _part(tables: Rows, chosen: NDArray[np.bool_]) -> Rows:
     """Some of the samples of all tables."""
     index = np.flatnonzero(chosen)
     own = _rows_at(tables, index)
-    return own.together(*(_rows_at(other, index) for other in tables.beside)) if tables.beside else own
+    return own.together(*(_rows_at(other, index) for other in tables.companions)) if tables.companions else own
 
 
 def _rows_at(table: Rows, index: NDArray[np.intp]) -> Rows:
@@ -336,7 +336,7 @@ def _rows_at(table: Rows, index: NDArray[np.intp]) -> Rows:
     scores = replace(table.scores, values=table.scores.values[index])
     return replace(
         table, scores=scores, labels=some(table.labels), weight=some(table.weight), groups=some(table.groups),
-        clusters=some(table.clusters), beside=(), index=None,
+        clusters=some(table.clusters), companions=(), index=None,
     )  # fmt: skip
 
 

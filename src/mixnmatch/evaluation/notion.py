@@ -102,7 +102,7 @@ def top_label_rows(block: Block) -> tuple[Floats, NDArray[np.int8]]:
         z = np.exp(top)
     else:
         z = top.astype(np.float64)
-        if block.uneven:
+        if block.off_simplex:
             total = row_sums(values, np.float64)
             z /= np.where(np.abs(total - 1) > block.rounding, total, 1.0)
     return np.minimum(z, 1.0), (predicted == block.y).view(np.int8)

@@ -291,7 +291,7 @@ def moments_statistic(block: Block, rows: Callable[..., Floats]) -> Moments:
 
 
 def _row_values(block: Block, rows: Callable[..., Floats]) -> Floats:
-    return np.atleast_2d(rows(block, *block.beside))
+    return np.atleast_2d(rows(block, *block.companions))
 
 
 def _root(variance: float) -> float:

@@ -134,7 +134,7 @@ def _newton(objective: Objective, theta: Array, tolerance: float) -> Solution:
     return newton(
         partial(objective.at, curvature=exact),
         start,
-        _exact_step if exact else Products(objective).step,
+        _exact_step if exact else CurvatureSolver(objective).step,
         last=objective.at,
         tolerance=max(tolerance, 0.1 * part),
         rounding=part * abs(start.value),
@@ -149,7 +149,7 @@ def _exact_step(point: LossPoint) -> Array:
     return -unit * np.linalg.solve(scaled, unit * point.gradient)
 
 
-class Products:
+class CurvatureSolver:
     """Newton steps from products with the curvature, by preconditioned conjugate gradients."""
 
     def __init__(self, objective: Objective) -> None:

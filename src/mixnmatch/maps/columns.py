@@ -13,7 +13,6 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 
 T = TypeVar("T")
-WAYS = ("positive", "each", "pooled")
 
 
 @dataclass(frozen=True)

@@ -262,10 +262,10 @@ class Ensemble(CalibrationMap):
         family, floor = self._family(), max(source.probability_floor(), SMALLEST_PROBABILITY)
         members = _Members(family, self.free, bool(self.fixed), self.loss, floor)
 
-        look = source.look(LOOK)
+        look = source.preview(LOOK)
         statistic = _statistic(source, family)
         mean, on_look = _mean_on(source, members, statistic), _mean_on(look, members, statistic)
-        theta = family.single(source.look(START), floor, self.loss)
+        theta = family.single(source.preview(START), floor, self.loss)
         first = members.pack(np.tile(theta, (self.free, 1)), members.first_only())
         alone = _polish(mean, members, _polish(on_look, members, first))
         best = alone if members.size == 1 else _mix(mean, on_look, members, alone, first)

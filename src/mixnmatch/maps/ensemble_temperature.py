@@ -260,7 +260,7 @@ def _brier_profile(source: Rows, beta: float, floor: float) -> tuple[float, floa
 
 
 def _fit_brier(source: Rows, beta_ts: float, floor: float) -> Candidate:
-    look = source.look(LOOK)
+    look = source.preview(LOOK)
     single = source.scores.dtype == np.float32 and not source.chain
     beta_ts = float(np.float32(beta_ts)) if single else beta_ts
     known: dict[float, tuple[float, float, float, Vector]] = {}
@@ -292,7 +292,7 @@ def _fit_brier(source: Rows, beta_ts: float, floor: float) -> Candidate:
 
 def _samples(source: Rows) -> list[Rows]:
     """Samples of the rows, a larger one last where there are many more: on it most starts go the way of all rows."""
-    first, second = source.look(LOOK), source.look(SECOND_LOOK)
+    first, second = source.preview(LOOK), source.preview(SECOND_LOOK)
     many = second.n_rows * 4 < source.n_rows
     return ([] if first is source else [first]) + ([second] if many and second is not first else [])
 
@@ -462,7 +462,7 @@ def _fit_nll(source: Rows, beta_ts: float, floor: float) -> Candidate:
         theta = found.point.theta
         return Candidate(float(np.exp(theta[0])), theta[1:], found.point.value, found.residual)
 
-    starts = [Candidate(beta, w, value) for value, beta, w in _scan_nll(source.look(LOOK), beta_ts, floor)[:2]]
+    starts = [Candidate(beta, w, value) for value, beta, w in _scan_nll(source.preview(LOOK), beta_ts, floor)[:2]]
     for sample in _samples(source):  # settle on samples first: what is left to do on all rows is little
         starts = [refined(sample, start, 1e-5) for start in starts]
     fits = [refined(source, start, TOLERANCE) for start in _promising(starts)]

@@ -179,7 +179,7 @@ class GaussianProcessCalibration(CalibrationMap):
         hyper[0] = 0.0
         before = source.total(nll_statistic, *settings, np.zeros(nodes.count))[0]
         if source.n_rows > 2 * LOOK:
-            rough = _minimise(source.look(LOOK), prior, values, hyper, settings, 1e-6)
+            rough = _minimise(source.preview(LOOK), prior, values, hyper, settings, 1e-6)
             values, hyper = rough.values, rough.hyper
         fit = _minimise(source, prior, values, hyper, settings, TOLERANCE)
         certify(type(self).__name__, fit.left)

@@ -80,7 +80,7 @@ class LogisticMap(BinaryMap):
             targets = np.stack([1 / (negative + 2), (positive + 1) / (positive + 2)])
         else:
             targets = np.stack([np.zeros_like(negative), np.ones_like(positive)])
-        look = Columns(columns.source.look(LOOK), columns.way)
+        look = Columns(columns.source.preview(LOOK), columns.way)
         few = look.source.n_rows * MUCH_MORE <= columns.source.n_rows
         centre = self._centre(look, floor)
         rows = self._problems(look, floor, centre)

@@ -158,7 +158,7 @@ class IntraOrderPreserving(CalibrationMap):
         beta = fit_beta(source, self.loss, floor).beta
         every = Nodes.of(source.n_classes)
         rows = nll_statistic if self.loss == "nll" else brier_statistic
-        _, _, curvature = source.look(LOOK).total(rows, every, floor, beta, np.zeros(every.count))
+        _, _, curvature = source.preview(LOOK).total(rows, every, floor, beta, np.zeros(every.count))
         nodes = every.only(_knots(np.diag(curvature), self.n_knots))
         knots = nodes.positions
 

@@ -164,7 +164,7 @@ def fit_beta(source: Rows, loss: str, floor: float, *, tolerance: float | None =
     A search ends with a Newton step shorter than ``tolerance`` times beta; what is left is about its square.
     """
     source = source.as_log_odds(floor)
-    look = source.look(LOOK)
+    look = source.preview(LOOK)
     # Float32 kernels round beta: evaluated where rounding changes nothing, one last Newton step is exact enough.
     single = source.scores.dtype == np.float32 and not source.chain
     tolerance = tolerance or (1e-5 if single else 1e-10)

@@ -19,7 +19,7 @@ from mixnmatch.maps.trivial import Identity
 
 if TYPE_CHECKING:
     from mixnmatch.selection.candidates import Candidate
-    from mixnmatch.selection.crossfit import Bench
+    from mixnmatch.selection.crossfit import CrossFitter
     from mixnmatch.selection.stacking import Objective
     from mixnmatch.selection.verdict import Verdict
 
@@ -87,7 +87,7 @@ class Auto(CalibrationMap):
     Structured matrix scaling is the best published parametric map, but it assumes that log-probabilities need an
     affine correction. An order-preserving function first and the matrix afterwards do better than either; isotonic
     regression or a second order-preserving function on top is fitted on outputs for rows that the matrix has not seen.
-    ``make bench`` ranks it among all methods of this package and of others.
+    ``make fitter`` ranks it among all methods of this package and of others.
 
     References
     ----------
@@ -193,27 +193,29 @@ class Auto(CalibrationMap):
                 check_shape(self, name, len(self.candidates_))
 
     def _fit(self, source: Rows) -> dict[str, Any]:
-        from mixnmatch.selection.candidates import STAGES, menu, within
-        from mixnmatch.selection.crossfit import Bench, held, with_one_floor
+        from mixnmatch.selection.candidates import STAGES, candidates_for, drop_over_budget
+        from mixnmatch.selection.crossfit import CrossFitter, cached, with_one_floor
 
         began = time.perf_counter()
         few = source.n_rows < 2 * ROWS_TO_CHOOSE_BY
-        rows = held(source.in_memory() if few else source.sampled(ROWS_TO_CHOOSE_BY))
-        candidates = menu(source.n_rows, source.n_classes)
-        candidates, dropped = within(candidates, self.time_budget, _n_rows(rows), source.n_classes, self.cv)
+        rows = cached(source.in_memory() if few else source.sampled(ROWS_TO_CHOOSE_BY))
+        candidates = candidates_for(source.n_rows, source.n_classes)
+        candidates, dropped = drop_over_budget(candidates, self.time_budget, _n_rows(rows), source.n_classes, self.cv)
         if not _enough(rows, self.cv, self.random_state):
             return self._as_identity(source, dropped, began)
         settings = {"logits": source.scores.logits and not source.chain}
         maps = {name: stage.make(**settings) for name, stage in STAGES.items()}
-        bench = Bench(with_one_floor(rows), maps, self.cv, self.random_state)
-        whole = Bench(rows if few else source, maps, self.cv, self.random_state)
-        tried, outputs, seconds = self._try(bench, candidates, began)
+        fitter = CrossFitter(with_one_floor(rows), maps, self.cv, self.random_state)
+        whole = CrossFitter(rows if few else source, maps, self.cv, self.random_state)
+        tried, outputs, seconds = self._try(fitter, candidates, began)
         dropped += [candidate for candidate in candidates if candidate not in tried]
         preserving = [all(maps[name].accuracy_preserving for name in candidate.names) for candidate in tried]
-        report = self._weigh(outputs, bench.source, np.flatnonzero(preserving), [candidate.name for candidate in tried])
+        report = self._weigh(
+            outputs, fitter.source, np.flatnonzero(preserving), [candidate.name for candidate in tried]
+        )
         weights = report["candidate_weights_"]
         chosen = [(candidate, weight) for candidate, weight in zip(tried, weights, strict=True) if weight > 0]
-        members = [_member(candidate, whole, bench) for candidate, _ in chosen]
+        members = [_member(candidate, whole, fitter) for candidate, _ in chosen]
         return {
             **report,
             "members_": members,
@@ -225,10 +227,10 @@ class Auto(CalibrationMap):
         }
 
     def _try(
-        self, bench: Bench, candidates: list[Candidate], began: float
+        self, fitter: CrossFitter, candidates: list[Candidate], began: float
     ) -> tuple[list[Candidate], list[Rows], list[float]]:
         """Cross-fit candidates, cheap ones first: their outputs for rows that they have not seen, and the seconds."""
-        from mixnmatch.selection.crossfit import held
+        from mixnmatch.selection.crossfit import cached
 
         tried: list[Candidate] = []
         outputs: list[Rows] = []
@@ -237,9 +239,9 @@ class Auto(CalibrationMap):
             start = time.perf_counter()
             if tried and self.time_budget is not None and start - began > self.time_budget:
                 break
-            place = bench.after(candidate.stages) if candidate.tail else bench
+            place = fitter.after(candidate.stages) if candidate.tail else fitter
             stages = candidate.tail or candidate.stages
-            outputs.append(held(place.source.through(place.cross_fitted(stages))))
+            outputs.append(cached(place.source.through(place.cross_fitted(stages))))
             tried.append(candidate)
             seconds.append(time.perf_counter() - start)
         return tried, outputs, seconds
@@ -383,12 +385,12 @@ def _enough(rows: Rows, n_folds: int, seed: int) -> bool:
     return min(inside) > 0 and sum(inside) > max(inside)
 
 
-def _member(candidate: Candidate, whole: Bench, bench: Bench) -> CalibrationMap:
+def _member(candidate: Candidate, whole: CrossFitter, fitter: CrossFitter) -> CalibrationMap:
     """A candidate fitted to all rows; its tail to outputs, for the rows that were chosen by, of maps blind to them."""
     from mixnmatch.selection.crossfit import composed
 
     first = whole.fitted(candidate.stages)
     if not candidate.tail:
         return first
-    tail = bench.after(candidate.stages).fitted(candidate.tail)
-    return composed([first, tail], cv=bench.n_folds, seed=bench.seed)
+    tail = fitter.after(candidate.stages).fitted(candidate.tail)
+    return composed([first, tail], cv=fitter.n_folds, seed=fitter.seed)

@@ -125,7 +125,7 @@ CANDIDATES = (
 CANDIDATES_FOR_TWO = (Candidate(("beta",)), Candidate(("irova",)))
 
 
-def menu(n_rows: float, n_classes: int) -> list[Candidate]:
+def candidates_for(n_rows: float, n_classes: int) -> list[Candidate]:
     """Candidates for a problem with so many rows and classes."""
     if n_classes == 2:
         return [*(candidate for candidate in CANDIDATES if not candidate.matrix), *CANDIDATES_FOR_TWO]
@@ -139,7 +139,7 @@ def menu(n_rows: float, n_classes: int) -> list[Candidate]:
     return chosen
 
 
-def within(
+def drop_over_budget(
     candidates: list[Candidate], budget: float | None, n_rows: float, n_classes: int, n_folds: int
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Candidates that should fit into so many seconds together, from cheap to costly, and those dropped."""

@@ -18,13 +18,13 @@ from mixnmatch.maps.keep_winner import keep_winner
 from mixnmatch.selection.stacking import Array, LogLoss, Objective, SquaredError
 
 # Tables of up to so many entries are kept in memory between stages; larger ones are read through the maps each time.
-HELD_ENTRIES = 4_000_000
+CACHED_ENTRIES = 4_000_000
 Stages = tuple[str, ...]
 
 
-def held(source: Rows) -> Rows:
+def cached(source: Rows) -> Rows:
     """The rows of a source as a table of their own, if they are few: what comes before need not be run again."""
-    if source.on_dask or source.n_entries > HELD_ENTRIES:
+    if source.on_dask or source.n_entries > CACHED_ENTRIES:
         return source
     blocks = list(source.map_blocks(lambda block: block))
     values = np.concatenate([block.values for block in blocks])
@@ -33,7 +33,7 @@ def held(source: Rows) -> Rows:
     form = blocks[0].form
     if form == "log-probabilities":
         values = np.maximum(values, np.log(SMALLEST_PROBABILITY))
-    table = Scores(values, form != "probabilities", source.scores.uneven and form == "probabilities")
+    table = Scores(values, form != "probabilities", source.scores.off_simplex and form == "probabilities")
     return Rows(table, labels, weight, classes=source.classes)
 
 
@@ -44,7 +44,7 @@ def with_one_floor(source: Rows) -> Rows:
     fold would clip the smallest probabilities in it, and be judged by that.
     """
     table = source.scores
-    if table.logits or source.chain or source.folds or source.index is not None or source.n_entries > HELD_ENTRIES:
+    if table.logits or source.chain or source.folds or source.index is not None or source.n_entries > CACHED_ENTRIES:
         return source
     floor = source.probability_floor()
     blocks = list(source.map_blocks(lambda block: block))
@@ -52,7 +52,7 @@ def with_one_floor(source: Rows) -> Rows:
     return Rows(Scores(values, True), source.labels, source.weight, classes=source.classes)
 
 
-class Bench:
+class CrossFitter:
     """Fits sequences of maps to the rows outside each fold, and to all rows, each beginning of a sequence once.
 
     Parameters
@@ -72,7 +72,7 @@ class Bench:
         self.seed = seed
         self._fits: dict[tuple[int | None, Stages], list[CalibrationMap]] = {}
         self._sources: dict[tuple[int | None, Stages], Rows] = {}
-        self._after: dict[Stages, Bench] = {}
+        self._after: dict[Stages, CrossFitter] = {}
 
     def fitted(self, stages: Stages, fold: int | None = None) -> CalibrationMap:
         """The maps of a sequence one after another, fitted to the rows outside a fold, or to all."""
@@ -82,15 +82,15 @@ class Bench:
         """The sequence as fitted without the fold of each row."""
         return CrossFitted([self.fitted(stages, fold) for fold in range(self.n_folds)], self.seed)
 
-    def after(self, stages: Stages) -> Bench:
-        """A bench on the outputs of a sequence for rows that it has not seen, with the same folds.
+    def after(self, stages: Stages) -> CrossFitter:
+        """A fitter on the outputs of a sequence for rows that it has not seen, with the same folds.
 
         What is fitted there has seen, through other rows' outputs, a trace of the rows it is tried on; a map of few
         parameters can make nothing of it, and nested folds would cost as many times more as there are folds.
         """
         if stages not in self._after:
-            rows = held(self.source.through(self.cross_fitted(stages)))
-            self._after[stages] = Bench(rows, self.maps, self.n_folds, self.seed)
+            rows = cached(self.source.through(self.cross_fitted(stages)))
+            self._after[stages] = CrossFitter(rows, self.maps, self.n_folds, self.seed)
         return self._after[stages]
 
     def _fitted(self, stages: Stages, fold: int | None) -> list[CalibrationMap]:
@@ -112,7 +112,7 @@ class Bench:
                 rows = self.source
                 if fold is not None:
                     rows = rows.fold(fold, self.n_folds, keep=False, seed=self.seed)
-            self._sources[key] = held(rows) if (stages or fold is not None) else rows
+            self._sources[key] = cached(rows) if (stages or fold is not None) else rows
         return self._sources[key]
 
 
@@ -161,7 +161,7 @@ def kept_losses(given: Rows, outputs: list[Rows], weights: Array, scoring: str) 
         block = given.block(start, stop)
         mixed = sum(weight * output.block(start, stop).probabilities() for output, weight in used)
         kept = keep_winner(block.winner, np.asarray(mixed, dtype=np.float64), logarithms=False)
-        after = replace(block, values=kept, form="probabilities", uneven=False)
+        after = replace(block, values=kept, form="probabilities", off_simplex=False)
         return np.asarray(log_loss_rows(after, SMALLEST_PROBABILITY) if scoring == "nll" else brier_rows(after))
 
     return np.concatenate(list(run_blocks(work, row_ranges(given.n_rows, given.n_classes * 8 * len(used)))))
