@@ -47,7 +47,7 @@ def test_unknown_names_get_a_hint():
 def test_public_names_exist_and_import_is_lazy():
     for name in mm.__all__:
         assert getattr(mm, name) is not None
-    with pytest.raises(AttributeError, match="no attribute"):
+    with pytest.raises(AttributeError, match="No mixnmatch attribute"):
         mm.nothing  # noqa: B018
     heavy = ("numba", "matplotlib", "torch", "scipy", "sklearn")
     code = f"import sys, mixnmatch; print([name for name in {heavy} if name in sys.modules])"

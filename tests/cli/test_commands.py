@@ -190,7 +190,7 @@ def test_evaluate_as_text(files, run):
     result = run("evaluate", "test.npz")
     assert result.exit_code == 0
     assert result.stderr == ""
-    for word in ("accuracy", "log loss", "Brier score", "calibration error", "95% intervals", "over-confident"):
+    for word in ("accuracy", "log loss", "Brier score", "calibration error", "95% intervals", "overconfident"):
         assert word in result.stdout
     assert "Not calibrated (p <= 0.002)" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 120
@@ -304,7 +304,7 @@ def test_errors_of_the_program_are_one_line_too(files, run, monkeypatch):
     def fail(*_args: object, **_settings: object) -> None:
         raise KeyError(0)
 
-    monkeypatch.setattr("mixnmatch.cli.inputs.measure", fail)
+    monkeypatch.setattr("mixnmatch.evaluation._evaluate.evaluate", fail)
     result = run("evaluate", "test.npz")
     assert result.exit_code == 1
     assert result.stderr == "error: unexpected KeyError: 0; --debug shows where\n"

@@ -5,7 +5,6 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
-import numpy as np
 import pytest
 
 from mixnmatch.report.data import Diagnosis
@@ -18,8 +17,8 @@ def written(monkeypatch) -> list[dict]:
     """Calls of the function that writes the page, which is replaced by one that writes a line."""
     calls: list[dict] = []
 
-    def write_report(path, scores, y, **settings):
-        calls.append({"path": path, "shape": np.shape(scores), "labels": y, **settings})
+    def write_report(path, rows, **settings):
+        calls.append({"path": path, "rows": rows, **settings})
         Path(path).write_text("<html>")
         diagnosis = Diagnosis("bad", "Not calibrated.", "", "")
         return SimpleNamespace(diagnosis=diagnosis, verdict=Verdict("ts", "it is the simplest"))
@@ -36,10 +35,9 @@ def test_report(files, run, written):
     assert result.exit_code == 0
     assert result.stdout == "Not calibrated.\nUse ts: it is the simplest.\nWrote report.html.\n"
     (call,) = written
-    assert call["shape"] == (400, 3)
-    assert call["logits"] is True
+    assert (call["rows"].n_rows, call["rows"].n_classes, call["rows"].form) == (400, 3, "logits")
     assert call["methods"] == ["ts", "ets"]
-    assert call["evaluation"][0].shape == (600, 3)
+    assert call["evaluation"].n_rows == 600
     assert call["title"] == "val.npz"
     assert call["command"] == "mixnmatch report val.npz -o report.html --evaluation test.npz --methods ts,ets"
 
@@ -73,4 +71,4 @@ def test_demo_writes_the_page(folder, run, written):
     assert result.exit_code == 0
     assert "report.html" in result.stdout
     assert written[0]["path"] == Path("out/report.html")
-    assert written[0]["classes"][3] == "cat"
+    assert written[0]["rows"].classes[3] == "cat"

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mixnmatch import selection
 from tests.cli.conftest import arrays, parsed
-
-selection = pytest.importorskip("mixnmatch.selection")
 
 
 def test_compare_agrees_with_the_library(files, run):
@@ -26,7 +25,7 @@ def test_compare_agrees_with_the_library(files, run):
 def test_all_methods_or_the_quick_ones(files, run, monkeypatch):
     asked = []
 
-    def compare(scores, y, **settings):
+    def compare(rows, **settings):
         asked.append(settings["methods"])
         return selection.Comparison((), "nothing", 0, 3, 0.95, ("auto",) if settings["methods"] is None else ())
 
@@ -87,15 +86,15 @@ def test_recommend_hands_everything_on(files, run, monkeypatch):
         def __str__(self):
             return "Use ets"
 
-    def recommend(scores, y, **settings):
-        given.update(settings, shape=scores.shape)
+    def recommend(rows, **settings):
+        given.update(settings, form=rows.form)
         return Advice()
 
     monkeypatch.setattr(selection, "recommend", recommend, raising=False)
     args = ("recommend", "val.npz", "--preserve-accuracy", "--model-size", "1000")
     assert parsed(run(*args, "--json")) == {"file": "val.npz", "method": "ets"}
     assert run(*args).stdout == "val.npz: 400 rows, 3 classes, logits\n\nUse ets\n"
-    assert (given["logits"], given["preserve_accuracy"], given["model_size"]) == (True, True, 1000)
+    assert (given["form"], given["preserve_accuracy"], given["model_size"]) == ("logits", True, 1000)
     assert given["progress"] is None
 
 

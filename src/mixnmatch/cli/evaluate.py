@@ -12,7 +12,7 @@ from mixnmatch.cli.command import Command, echo, print_json
 from mixnmatch.cli.options import FILE, FILE_HELP, Reading, TextType, json_option, reading_options, seed_option
 
 if TYPE_CHECKING:
-    from mixnmatch.evaluation.evaluate import Evaluation
+    from mixnmatch.evaluation._evaluate import Evaluation
     from mixnmatch.io import ScoreTable
 
 NOTIONS = ("top-label", "class-wise", "canonical", "binary")
@@ -104,7 +104,7 @@ def command(
     """Measure, before and after."""
     from mixnmatch.cli.display import progress
     from mixnmatch.cli.inputs import aligned, load_map
-    from mixnmatch.evaluation.evaluate import DEFAULT, FOR_TWO, evaluate
+    from mixnmatch.evaluation._evaluate import DEFAULT, FOR_TWO, evaluate
 
     map_ = None if map_file is None else load_map(map_file)
     table = reading.read(scores, like=map_)

@@ -21,7 +21,7 @@ from mixnmatch.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from mixnmatch.evaluation.evaluate import Evaluation
+    from mixnmatch.evaluation._evaluate import Evaluation
     from mixnmatch.io import ScoreTable
 
 HELP = f"""Learn a calibration map from scores and labels, and save it as one JSON file.
@@ -80,7 +80,7 @@ def command(
     from time import perf_counter
 
     from mixnmatch.cli.streams import is_standard
-    from mixnmatch.evaluation.evaluate import evaluate
+    from mixnmatch.evaluation._evaluate import evaluate
     from mixnmatch.io import check_output
 
     notes = _pairs(metadata, "--metadata")

@@ -39,14 +39,14 @@ def positive_class(source: Rows, what: str) -> Outcomes:
         raise ValueError(msg)
     from mixnmatch.evaluation.notion import binary
 
-    return weighed(binary(in_memory(source, what).scores, source.labels, source.weight))
+    return binary(in_memory(source, what).scores, source.labels, source.weight).counted()
 
 
 def top_class(source: Rows, what: str) -> Outcomes:
     """Confidence of each sample, whether the predicted class is the label, and the weight of the sample."""
     from mixnmatch.evaluation.notion import top_label
 
-    return weighed(top_label(in_memory(source, what).scores, source.labels, source.weight))
+    return top_label(in_memory(source, what).scores, source.labels, source.weight).counted()
 
 
 def score_type(source: Rows) -> np.dtype[np.floating]:
@@ -59,15 +59,6 @@ def in_memory(source: Rows, what: str) -> Rows:
     """The source itself, unless it is on Dask: thresholds need sorted scores."""
     refuse_dask(source, f"{what} sorts all samples")
     return source
-
-
-def weighed(outcomes: Outcomes) -> Outcomes:
-    """Outcomes without the samples of weight zero."""
-    weight = outcomes.weight
-    if weight is None or weight.all():
-        return outcomes
-    kept = weight > 0
-    return Outcomes(outcomes.z[kept], outcomes.y[kept], weight[kept])
 
 
 def check_share(name: str, value: Any, *, one: bool = False) -> float:

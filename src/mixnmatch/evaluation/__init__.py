@@ -1,5 +1,6 @@
 """Calibration errors, scores, intervals, tests, reliability curves, and accumulators for data that comes in parts."""
 
+from mixnmatch.evaluation._evaluate import Evaluation, evaluate
 from mixnmatch.evaluation.decomposition import cross_validated_decomposition, score_decomposition
 from mixnmatch.evaluation.display import ReliabilityDisplay
 from mixnmatch.evaluation.error import CalibrationMetric, calibration_error
@@ -13,7 +14,6 @@ from mixnmatch.evaluation.estimators import (
     Sweep,
     estimator,
 )
-from mixnmatch.evaluation.evaluate import Evaluation, evaluate
 from mixnmatch.evaluation.gain import CalibrationGain, GainComparison, calibration_gain, compare_gains
 from mixnmatch.evaluation.reliability import ReliabilityCurve, reliability_curve, worst_classes
 from mixnmatch.evaluation.result import CalibrationError

@@ -260,14 +260,33 @@ def calibration_error(
     chosen = _build(estimator, bins=bins, binning=binning, bandwidth=bandwidth, kernel=kernel)
     metric = CalibrationMetric(chosen, notion, chosen.norms[0] if norm is None else norm, average)
     metric = metric.for_classes(source.n_classes)
+    name = estimator if isinstance(estimator, str) else repr(chosen)
+    rng = _generator(random_state)
+    return error_of(
+        source, metric, name=name, interval=interval, clusters=clusters, root=root, confidence=confidence, rng=rng
+    )
+
+
+def error_of(
+    source: Rows,
+    metric: CalibrationMetric,
+    *,
+    name: str,
+    interval: bool,
+    confidence: float,
+    rng: np.random.Generator,
+    clusters: Any = None,
+    root: bool = False,
+) -> CalibrationError:
+    """The calibration error of checked samples by a metric whose notion is settled."""
     value, per_class, sums = metric.of_source(source)
     ends, p_value = None, None
     if interval:
-        ends, p_value = _infer(metric, value, source, sums, clusters, confidence, _generator(random_state))
+        ends, p_value = _infer(metric, value, source, sums, clusters, confidence, rng)
     return result_of(
         metric,
         value,
-        name=estimator if isinstance(estimator, str) else repr(chosen),
+        name=name,
         n=source.total_weight(),
         noise=_noise(source.scores) if sums is None else sums.noise / sums.n,
         root=root,

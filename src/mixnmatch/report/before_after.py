@@ -13,11 +13,10 @@ from sklearn.base import clone
 from mixnmatch._engine.folds import fold_of
 from mixnmatch._engine.passes import row_ranges
 from mixnmatch._engine.rows import Rows
-from mixnmatch._engine.scores import Scores
+from mixnmatch.evaluation._evaluate import evaluate
 from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.error import calibration_error
 from mixnmatch.evaluation.estimators import ResidualKernel
-from mixnmatch.evaluation.evaluate import evaluate
 from mixnmatch.evaluation.gain import CalibrationGain, calibration_gain
 from mixnmatch.evaluation.inference import TEST_RESAMPLES, calibration_test
 from mixnmatch.evaluation.notion import Outcomes, default_notion
@@ -77,15 +76,12 @@ class BeforeAfter:
     @property
     def before_rows(self) -> Rows:
         """The samples as they came."""
-        return self._rows(replace(self.rows.source.scores, values=self.before))
+        return replace(self.after_rows, scores=replace(self.rows.source.scores, values=self.before))
 
     @property
     def after_rows(self) -> Rows:
         """The samples after the method."""
-        return self._rows(Scores(self.after, False))
-
-    def _rows(self, scores: Scores) -> Rows:
-        return Rows(scores, self.rows.labels, self.rows.weight, classes=self.rows.source.classes)
+        return self.rows.predicted(self.after)
 
     def gain(self) -> CalibrationGain:
         """Calibration gain of the method."""

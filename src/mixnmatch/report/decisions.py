@@ -64,19 +64,12 @@ class DecisionSection(_Plain):
 
 def measure(rows: BeforeAfter) -> DecisionSection:
     """Measure the scores before and after calibration on the samples that the report rests on."""
-    y, weight = rows.rows.labels, rows.rows.weight
-    sides: tuple[tuple[Any, dict[str, Any]], ...] = (
-        (rows.before, {"logits": rows.logits, "sample_weight": weight}),
-        (rows.after, {"sample_weight": weight}),
-    )
-    two = rows.rows.source.n_classes == 2
-    costs = [net_benefit(scores, y, **settings) if two else None for scores, settings in sides]
-    risks = [risk_coverage_curve(scores, y, **settings) for scores, settings in sides]
+    sides = (rows.before_rows, rows.after_rows)
+    costs = [net_benefit(side) if side.binary else None for side in sides]
+    risks = [risk_coverage_curve(side) for side in sides]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a risk that cannot be promised is an empty cell of the table
-        coverages = tuple(
-            coverage_for(rows.after, y, risk=risk, confidence=CONFIDENCE, sample_weight=weight) for risk in RISKS
-        )
+        coverages = tuple(coverage_for(sides[1], risk=risk, confidence=CONFIDENCE) for risk in RISKS)
     return DecisionSection(costs[0], costs[1], risks[0], risks[1], coverages)
 
 

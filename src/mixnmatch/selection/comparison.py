@@ -15,7 +15,6 @@ from mixnmatch._engine import door
 from mixnmatch._engine.folds import check_folds, fold_of
 from mixnmatch._engine.rows import Rows
 from mixnmatch.evaluation._means import check_confidence
-from mixnmatch.evaluation.notion import default_notion
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.selection.evaluation_set import EvaluationSet, LossTable, SampleLosses, read_evaluation
@@ -204,13 +203,7 @@ def _measure(
         accuracy_change=rows.mean(after.right - before.right, confidence),
         winners_changed=float(rows.mean(changed, confidence)),
         accuracy_preserving=bool(fitted.accuracy_preserving),
-        error=calibration_error(
-            predicted,
-            rows.labels,
-            notion=default_notion(predicted.shape[1]),
-            sample_weight=rows.weight,
-            confidence=confidence,
-        ),
+        error=calibration_error(rows.predicted(predicted), confidence=confidence),
         seconds=seconds,
     )
     return result, after

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows, refuse_dask
+from mixnmatch._engine.scores import Scores
 from mixnmatch.evaluation._means import MeanEstimate, Moments
 from mixnmatch.evaluation.gain import CalibrationGain
 
@@ -96,6 +97,10 @@ class EvaluationSet:
     def scores(self, which: NDArray[Any] | slice = slice(None)) -> NDArray[Any]:
         """Scores as they were given."""
         return np.asarray(self.source.scores.values[self.index[which]])
+
+    def predicted(self, p: NDArray[Any]) -> Rows:
+        """The same samples with probabilities that a map gave them; these need no check."""
+        return Rows(Scores(p, False), self.labels, self.weight, classes=self.source.classes)
 
     def identity(self) -> NDArray[Any]:
         """Uncalibrated probabilities."""

@@ -13,7 +13,6 @@ from sklearn.base import clone
 
 from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
-from mixnmatch.evaluation.notion import default_notion
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.selection.evaluation_set import EvaluationSet, read_evaluation
@@ -327,7 +326,7 @@ def _evaluate(unfitted: CalibrationMap, part: Rows, rows: EvaluationSet) -> tupl
     p = fitted.predict_proba(rows.scores())
     losses = rows.losses(p)
     means = [float(np.average(v, weights=rows.weight)) for v in (losses.nll, losses.brier, losses.right)]
-    error = calibration_error(p, rows.labels, notion=default_notion(p.shape[1]), sample_weight=rows.weight)
+    error = calibration_error(rows.predicted(p))
     return (*means, float(error))
 
 

@@ -296,10 +296,9 @@ def _error(side: Rows, collected: Any, asked: _Asked) -> Any:
     metric, rng = asked.metric, errors._generator(asked.random_state)
     if len(collected) < 2:  # class-wise, canonical, or on Dask: these make passes of their own
         own = side if not side.chain else door.calibrated(side, _materialised(side))
-        return errors.calibration_error(
-            own, notion=metric.notion, estimator=metric.estimator, norm=metric.norm, interval=asked.interval,
-            confidence=asked.confidence, random_state=asked.random_state,
-        )  # fmt: skip
+        return errors.error_of(
+            own, metric, name=asked.name, interval=asked.interval, confidence=asked.confidence, rng=rng
+        )
     parts = collected[1]
     weight = None if parts[0][2] is None else np.concatenate([part[2] for part in parts])
     z = np.concatenate([part[0] for part in parts])
