@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from tests.conftest import make_problem
 
 from mixnmatch import accuracy, brier_score, calibration_error, calibration_gain, calibrator, log_loss, rows
 from mixnmatch._engine import passes
 from mixnmatch.evaluation import evaluate
+from tests.conftest import make_problem
 
 SINGLE = {"accuracy": accuracy, "log_loss": log_loss, "brier_score": brier_score}
 

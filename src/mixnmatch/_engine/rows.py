@@ -312,6 +312,9 @@ class Rows:
         """
         if not self.chain and self.scores.logits:
             return 0.0
+        if self.chain and not self.total(_has_zero, combine=max):
+            # What maps hand on is floored only where it is exactly 0: however small, it is a number that was computed.
+            return SMALLEST_PROBABILITY
         smallest = self.total(_smallest_positive, combine=min)
         return float(max(smallest / 2, SMALLEST_PROBABILITY))
 
@@ -376,6 +379,10 @@ def _block_weight(block: Block) -> float:
 
 def _class_weights(block: Block, n_classes: int) -> NDArray[np.float64]:
     return np.bincount(block.y, block.weight, minlength=n_classes).astype(np.float64)
+
+
+def _has_zero(block: Block) -> bool:
+    return bool(np.isneginf(block.values).any())
 
 
 def _smallest_positive(block: Block) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,8 +122,9 @@ class Decided:
 
         from mixnmatch.decisions.costs import decide, expected_cost, option_costs
 
-        chosen = decide(source, matrix)
-        every = np.concatenate(list(source.map_blocks(option_costs, matrix.options)))
+        everyone = replace(source, weight=None)  # those of weight 0 are decided about, too
+        chosen = decide(everyone, matrix)
+        every = np.concatenate(list(everyone.map_blocks(option_costs, matrix.options)))
         costs = every[np.arange(len(chosen)), chosen]
         decisions = matrix.named(chosen)
         expected = expected_cost(source, matrix, decisions)
@@ -137,8 +138,6 @@ class Decided:
 
     def _measured(self, matrix: CostMatrix) -> Decided:
         """With what the decisions cost, given the labels."""
-        from dataclasses import replace
-
         import numpy as np
 
         from mixnmatch.decisions.costs import realised_cost

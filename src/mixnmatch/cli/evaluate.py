@@ -137,7 +137,7 @@ def _drift(table: ScoreTable, map_: Any) -> Any:
     """Whether the samples look like the map's calibration set, if it remembers that."""
     from mixnmatch.monitoring.drift import score_drift
 
-    return score_drift(map_, table.scores, table.labels, sample_weight=table.checked.weight)
+    return score_drift(map_, table.checked)
 
 
 def _as_dict(table: ScoreTable, found: Evaluation, map_file: Path | None) -> dict[str, Any]:

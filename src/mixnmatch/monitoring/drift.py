@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.labels import read_labels
 from mixnmatch.evaluation._means import finite
 from mixnmatch.maps.summary import CELLS, cells
 
 Floats = NDArray[np.float64]
 
-# Entries of the table of probabilities that are looked at together.
-BLOCK_ENTRIES = 1 << 20
 # Cells are joined until each of the two samples is expected to have this many samples in a cell.
 LEAST_EXPECTED = 5.0
 # Differences below this p-value, corrected for the number of classes, are reported.
@@ -137,31 +134,16 @@ def score_drift(fitted: Any, scores: Any, labels: Any = None, *, sample_weight: 
     :math:`n_e`, :math:`\sum_b (\sqrt{n_e/n_c}\,c_b - \sqrt{n_c/n_e}\,e_b)^2 / (c_b + e_b)` has a chi-squared
     distribution if nothing has changed. Sparse bins are joined with their neighbours.
     """
-    if getattr(fitted, "summary_", None) is None:
-        return None
-    return drift_of_probabilities(fitted, fitted.predict_proba(scores), labels, sample_weight=sample_weight)
-
-
-def drift_of_probabilities(fitted: Any, p: Any, labels: Any = None, *, sample_weight: Any = None) -> ScoreDrift | None:
-    """As :func:`score_drift`, for probabilities that the map has already given."""
     summary = getattr(fitted, "summary_", None)
     if summary is None:
         return None
-    n_rows, n_classes = p.shape
-    weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    if weight is not None and (weight.shape != (n_rows,) or not (np.isfinite(weight) & (weight >= 0)).all()):
-        msg = f"sample_weight must hold {n_rows} finite numbers from 0 on"
-        raise ValueError(msg)
-    codes = None if labels is None else read_labels(labels, n_rows, n_classes, fitted.classes_)[0]
-    counts = np.zeros((1 if codes is None else n_classes, CELLS))
-    step = max(1, BLOCK_ENTRIES // n_classes)
-    for start in range(0, n_rows, step):  # the table may be larger than memory
-        part = slice(start, start + step)
-        place = cells(np.asarray(p[part])) + (0 if codes is None else CELLS * codes[part])
-        own = None if weight is None else weight[part]
-        counts += np.bincount(place, own, minlength=counts.size).reshape(counts.shape)
+    settings: dict[str, Any]
+    settings = {} if isinstance(scores, Rows) else {"logits": fitted.takes_logits, "classes": fitted.classes_}
+    given = door.rows(scores, labels, sample_weight, **settings)
+    check_n_classes(given.n_classes, fitted.n_classes_)
+    counts = given.total(_cell_counts, fitted)
     test = _difference("all", summary.counts.sum(axis=0), counts.sum(axis=0))
-    if codes is None:
+    if given.labels is None:
         return ScoreDrift(test, None, ())
     frequencies = _difference("frequencies", summary.counts.sum(axis=1), counts.sum(axis=1))
     by_class = tuple(
@@ -169,6 +151,15 @@ def drift_of_probabilities(fitted: Any, p: Any, labels: Any = None, *, sample_we
         for name, before, now in zip(fitted.classes_, summary.counts, counts, strict=True)
     )
     return ScoreDrift(test, frequencies, by_class)
+
+
+def _cell_counts(block: Block, fitted: Any) -> Floats:
+    """Weight of the samples of a block by cells of log-odds, for each class if there are labels."""
+    p = np.empty(block.values.shape, block.values.dtype)
+    fitted._proba_into(block, p)
+    place = cells(p) if block.labels is None else cells(p) + CELLS * block.labels
+    rows = 1 if block.labels is None else p.shape[1]
+    return np.bincount(place, block.weight, minlength=rows * CELLS).astype(np.float64).reshape(rows, CELLS)
 
 
 def _difference(name: Any, before: Floats, now: Floats) -> Difference:

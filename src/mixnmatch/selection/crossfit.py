@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import clone
@@ -37,19 +38,26 @@ def cached(source: Rows) -> Rows:
     return Rows(table, labels, weight, classes=source.classes)
 
 
+@dataclass(frozen=True)
+class _Floored:
+    """Probabilities as they are, those below a floor raised to it."""
+
+    floor: float
+    accuracy_preserving: ClassVar[bool] = True
+
+    def _log_proba(self, block: Block) -> Array:
+        return np.asarray(np.log(np.maximum(block.probabilities(), self.floor)), dtype=np.float64)
+
+
 def with_one_floor(source: Rows) -> Rows:
-    """Probabilities held in memory as logarithms, zeros read as half of the smallest positive one of all rows.
+    """Probabilities with zeros read as half of the smallest positive one of all rows.
 
     Maps find that number themselves, on the rows they are fitted on, and clip other rows by it: a map fitted without a
     fold would clip the smallest probabilities in it, and be judged by that.
     """
-    table = source.scores
-    if table.logits or source.chain or source.folds or source.index is not None or source.n_entries > CACHED_ENTRIES:
+    if source.scores.logits or source.chain or source.folds or source.index is not None:
         return source
-    floor = source.probability_floor()
-    blocks = list(source.map_blocks(lambda block: block))
-    values = np.concatenate([np.log(np.maximum(block.probabilities(), floor), dtype=np.float64) for block in blocks])
-    return Rows(Scores(values, True), source.labels, source.weight, classes=source.classes)
+    return cached(source.through(_Floored(source.probability_floor())))
 
 
 class CrossFitter:
