@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine import door
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import check_n_classes
 from mixnmatch.evaluation._means import finite
 from mixnmatch.maps.summary import CELLS, cells
 
