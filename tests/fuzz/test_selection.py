@@ -21,18 +21,30 @@ def settings_of(case):
     return {"logits": case.logits, "sample_weight": case.weight}
 
 
+def check_comparison(found, names):
+    """Every method has finite scores or the reason for its failure, and the verdict names one that worked."""
+    if found is None:
+        return
+    assert {result.name for result in found.results} == names
+    for result in found.results:
+        assert result.failure or (0 <= result.brier <= 2 and 0 <= result.accuracy <= 1)
+    assert found.verdict.method in names
+
+
 @examples(0.001, 12)
 @given(cases(), st.sampled_from((2, 5)))
 def test_compare(case, cv):
     found = answer("compare", lambda: compare(case.scores, case.y, methods=METHODS, cv=cv, **settings_of(case)))
-    assert found is None or str(found)
+    check_comparison(found, {*METHODS, "identity"})
 
 
 @examples(0.0002, 2)
 @given(cases())
 def test_recommend(case):
     found = answer("recommend", lambda: recommend(case.scores, case.y, cv=2, **settings_of(case)))
-    assert found is None or str(found)
+    if found is not None:
+        check_comparison(found.evidence, {result.name for result in found.evidence.results})
+        assert found.verdict.method in str(found)
 
 
 @examples(0.001, 8)
@@ -42,7 +54,9 @@ def test_learning_curve(case):
         return learning_curve(case.scores, case.y, methods=METHODS, repetitions=2, **settings_of(case))
 
     found = answer("learning_curve", call)
-    assert found is None or str(found)
+    if found is not None:
+        assert {point.method for point in found.points} == {*METHODS, "identity"}
+        assert all(outlook.verdict in ("yes", "no", "unclear") for outlook in found.outlooks)
 
 
 @examples(0.001, 12)
