@@ -20,6 +20,9 @@ from click.testing import CliRunner
 
 from mixnmatch import calibrator, calibrators
 from mixnmatch.cli.app import cli
+from mixnmatch.evaluation.estimators import ESTIMATORS
+from mixnmatch.io import formats
+from mixnmatch.maps import registry
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -104,6 +107,16 @@ def run_console(block, page):
         assert result.exit_code == 0, f"{page.name}: {command}\n{result.output}"
         if wanted.strip():
             check(result.output, wanted, f"{page.name}: {command}")
+
+
+@pytest.fixture(autouse=True)
+def registries():
+    """Take out again what a page registers."""
+    kept = [(each, dict(each)) for each in (registry.METHODS, registry._registered, ESTIMATORS, formats._added)]
+    yield
+    for each, before in kept:
+        each.clear()
+        each.update(before)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
