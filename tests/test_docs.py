@@ -23,6 +23,7 @@ from mixnmatch.cli.app import cli
 from mixnmatch.evaluation.estimators import ESTIMATORS
 from mixnmatch.io import formats
 from mixnmatch.maps import registry
+from mixnmatch.selection.methods import SIMPLICITY
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -161,6 +162,12 @@ def test_methods_lists_every_method():
         (line.name, "yes" if line.accuracy_preserving else "no", " ".join(repr(calibrator(line.name)).split()))
         for line in calibrators()
     ]
+
+
+def test_choosing_lists_methods_from_simple_to_flexible():
+    text = (ROOT / "docs" / "choosing.md").read_text("utf-8")
+    table = text[text.index("| group | methods |") :].split("\n\n")[0]
+    assert re.findall("`([a-z-]+)`", table) == [name for name in SIMPLICITY if name not in ("identity", "uniform")]
 
 
 def test_the_readme_is_short():

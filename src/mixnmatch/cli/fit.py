@@ -194,7 +194,7 @@ def _as_text(
     target = "CAL.json" if is_standard(output) else output
     kept = "the predicted class never changes" if map_.accuracy_preserving else "the predicted class may change"
     if map_.accuracy_preserving and not METHODS[method].accuracy_preserving:
-        kept = f"held to the predictions of the scores: {kept}"
+        kept = f"made accuracy-preserving: {kept}"
     learned = [(f"  {name}", value) for name, value in describe(map_)]
     scores = [
         ("", "before", "after"),

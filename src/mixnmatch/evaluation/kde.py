@@ -1,7 +1,7 @@
 """Calibration errors by kernel density estimation on a grid: the paper's estimator and the residual one.
 
 Everything here acts on a :class:`~mixnmatch.evaluation._binning.Grid`, over any number of independent problems at once
-(leading axes), by cosine transforms: reflecting at 0 and 1 as often as it takes is what a cosine series does by itself.
+(leading axes), by cosine transforms: a cosine series reflects at 0 and 1 as often as needed.
 """
 
 from __future__ import annotations

@@ -280,7 +280,7 @@ class CalibrationMap(FittedMethods, BaseEstimator):  # type: ignore[misc]
             return np.log(self._proba(block).astype(np.float64, copy=False))
 
     def __rshift__(self, after: Any) -> Composition:
-        """``a >> b``: first this map, then ``after``, fitted on what this one puts out."""
+        """``a >> b``: first this map, then ``after``, fitted on the output of this one."""
         from mixnmatch.maps.composition import Composition
 
         return Composition(self, after)
@@ -298,7 +298,7 @@ class BinaryMap(CalibrationMap):
     """A map of the positive class of a binary problem, that combinators can also fit to many problems at once.
 
     Subclasses implement ``_fit_columns(columns)``, which returns fitted arrays with the problems along their first
-    axis, and ``_transform_columns(block, way)``. Used by itself it needs two classes.
+    axis, and ``_transform_columns(block, way)``. Used alone it needs two classes.
     """
 
     def _fit(self, source: Rows) -> dict[str, Any]:
