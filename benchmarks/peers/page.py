@@ -218,8 +218,8 @@ def speed_part(found: list[Pair], rows: list[Row]) -> str:
     text += (
         "Ratios are theirs over ours: above 1 we are faster or leaner. The first call of each process, which loads "
         "compiled kernels, threads and modules, is in the table `speed.csv` alone, unless it took ten seconds or "
-        "more. Memory is the growth of the resident peak while fitting, watched in a call of its own; values below 1 MB "
-        "are not resolved.\n\n"
+        "more. Memory is the growth of the resident peak while fitting, watched in a call of its own; values below "
+        "1 MB are not resolved.\n\n"
     )
     text += "```{image} peers/speed.png\n:alt: Ratios of time and memory\n```\n\n"
     imports = [row for row in rows if row["kind"] == "import"]
