@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 HELP = f"""Learn a calibration map from scores and labels, and save it as one JSON file.
 
-    Use data that the model was not trained on. The numbers printed are those of the calibration set itself, on which
-    the map was fitted; `mixnmatch evaluate OTHER --map CAL.json` gives honest ones.
+    Use samples that the model was not trained on. The printed scores are those of the calibration set and are
+    optimistic; `mixnmatch evaluate OTHER --map CAL.json` measures the map on held-out samples.
     {FILE_HELP}"""
 
 
@@ -53,13 +53,13 @@ HELP = f"""Learn a calibration map from scores and labels, and save it as one JS
 @click.option(
     "--loss", type=click.Choice(["nll", "brier"]), help="What to minimise, for methods that leave the choice."
 )
-@click.option("--preserve-accuracy", is_flag=True, help="Hold the map to the predicted classes of the scores.")
+@click.option("--preserve-accuracy", is_flag=True, help="Never change the predicted class.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Another setting of the method.")
 @click.option(
     "--metadata",
     multiple=True,
     metavar="NAME=VALUE",
-    help="What else the map's file should say, such as a model's hash.",
+    help="Note to keep in the file of the map, such as the hash of a model.",
 )
 @reading_options
 @force_option

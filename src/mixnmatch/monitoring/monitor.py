@@ -67,7 +67,7 @@ class Monitor:
 
     The monitor bets against the map's probabilities, with the labels as they arrive. While the probabilities are
     calibrated, its wealth, the e-value, has expectation 1, and the probability that it ever reaches 1 / alpha is at
-    most alpha, however long it runs and however often one looks.
+    most alpha, however long it runs and however often you look.
 
     Parameters
     ----------
