@@ -45,7 +45,9 @@ HELP = f"""Learn a calibration map from scores and labels, and save it as one JS
     ),
 )
 @click.argument("scores", type=FILE)
-@click.option("--method", "-m", type=Method(), default="ets", show_default=True, help="How to calibrate.")
+@click.option(
+    "--method", "-m", type=Method(), help="How to calibrate [default: beta-shrunk for two classes, ets for more]."
+)
 @list_methods_option
 @click.option(
     "--output", "-o", type=FILE, required=True, metavar="CAL.json", help="Where to save the map; - for stdout."
@@ -66,7 +68,7 @@ HELP = f"""Learn a calibration map from scores and labels, and save it as one JS
 @json_option
 def command(
     scores: Path,
-    method: str,
+    method: str | None,
     output: Path,
     loss: str | None,
     preserve_accuracy: bool,
@@ -82,6 +84,7 @@ def command(
     from mixnmatch.cli.streams import is_standard
     from mixnmatch.evaluation._evaluate import evaluate
     from mixnmatch.io import check_output
+    from mixnmatch.maps.registry import default_method
 
     notes = _pairs(metadata, "--metadata")
     if not is_standard(output):
@@ -90,6 +93,7 @@ def command(
         msg = "--json and -o - would both write to standard output."
         raise click.UsageError(msg)
     table = reading.read(scores)
+    method = method or default_method(table.checked.n_classes)
     map_ = _build(method, table, reading.weighting, _settings(loss, options))
     if preserve_accuracy and not map_.accuracy_preserving:
         map_ = _held_to_winners(map_)
