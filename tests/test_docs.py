@@ -12,8 +12,10 @@ import re
 import shlex
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
@@ -172,6 +174,29 @@ def test_choosing_lists_methods_from_simple_to_flexible():
 
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 90
+
+
+LAYERS = (
+    "",
+    ".maps",
+    ".evaluation",
+    ".selection",
+    ".decisions",
+    ".monitoring",
+    ".io",
+    ".export",
+    ".report",
+    ".scorers",
+)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_reference_has_every_public_name(layer):
+    pages = "".join(page.read_text("utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
+    documented = {name.rpartition(".")[2] for name in re.findall(r"auto(?:class|function|exception):: (\S+)", pages)}
+    module = import_module(f"mixnmatch{layer}")
+    missing = {name for name in module.__all__ if not isinstance(getattr(module, name), ModuleType)} - documented
+    assert missing <= {"__version__"}
 
 
 def test_getting_started_lists_every_command():

@@ -133,21 +133,21 @@ def _decode_text(items: Any) -> NDArray[Any]:
 
 def _decode_list(items: Any) -> list[Any]:
     if not isinstance(items, list):
-        msg = "a list that is none"
+        msg = "a value that should be a list"
         raise MapFileError(msg)
     return [decode(item) for item in items]
 
 
 def _decode_float(text: Any) -> float:
     if text not in ("inf", "-inf", "nan"):
-        msg = "a number that is none"
+        msg = "a value that should be a number"
         raise MapFileError(msg)
     return float(text)
 
 
 def _decode_bytes(text: Any) -> bytes:
     if not isinstance(text, str):
-        msg = "bytes that are no text"
+        msg = "bytes that are not encoded as text"
         raise MapFileError(msg)
     return text.encode("latin1")
 

@@ -18,7 +18,7 @@ def p_text(p_value: float) -> str:
 
 
 class CalibrationError(float):
-    """A calibration error. It is a float; what else is known about it is in its attributes.
+    """A calibration error: a float with an interval, a p-value and more as attributes.
 
     Attributes
     ----------

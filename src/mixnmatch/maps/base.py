@@ -35,7 +35,7 @@ ONE_KERNEL_BYTES = APPLIED_BYTES | {"numba": 1 << 21}
 
 
 class CalibrationMap(FittedMethods, BaseEstimator):  # type: ignore[misc]
-    """Base of all calibration maps T: from probability vectors to better ones.
+    """Base of all calibration maps: from scores to calibrated probabilities.
 
     A map says three things about itself. ``accuracy_preserving``: the largest entry of every row stays the largest,
     in floating point. ``injective``: different rows stay different, so that the calibration gain is exact and not only
@@ -295,7 +295,7 @@ def _apply_to_chunk(
 
 
 class BinaryMap(CalibrationMap):
-    """A map of the positive class of a binary problem, that combinators can also fit to many problems at once.
+    """Base of maps for two classes; :class:`OneVsAll` and :class:`Pooled` extend them to many classes.
 
     Subclasses implement ``_fit_columns(columns)``, which returns fitted arrays with the problems along their first
     axis, and ``_transform_columns(block, way)``. Used alone it needs two classes.
