@@ -33,7 +33,7 @@ def line(name: str, ours: float, theirs: float | None = None, asked: str = "") -
 
 
 def looped_ece(z: np.ndarray, y: np.ndarray, nodes: int = 2**14) -> float:
-    """The same in the way of the paper's authors' script: nearest nodes looked up one by one in a Python loop."""
+    """The same as in the paper authors' script: nearest nodes looked up one by one in a Python loop."""
     from KDEpy import FFTKDE
 
     grid = np.linspace(-0.6, 1.6, nodes)

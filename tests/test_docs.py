@@ -12,14 +12,20 @@ import re
 import shlex
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
 
-from mixnmatch import calibrators
+from mixnmatch import calibrator, calibrators
 from mixnmatch.cli.app import cli
+from mixnmatch.evaluation.estimators import ESTIMATORS
+from mixnmatch.io import formats
+from mixnmatch.maps import registry
+from mixnmatch.selection.methods import SIMPLICITY
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -106,6 +112,16 @@ def run_console(block, page):
             check(result.output, wanted, f"{page.name}: {command}")
 
 
+@pytest.fixture(autouse=True)
+def registries():
+    """Take out again what a page registers."""
+    kept = [(each, dict(each)) for each in (registry.METHODS, registry._registered, ESTIMATORS, formats._added)]
+    yield
+    for each, before in kept:
+        each.clear()
+        each.update(before)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -141,9 +157,46 @@ def test_relative_links_lead_somewhere():
                 assert (page.parent / path).exists(), f"{page.name} links to {target}, which does not exist"
 
 
-def test_the_readme_lists_every_method():
-    rows = re.findall(r"^\| `([a-z-]+)` \|.*\| (yes|no)[^|]*\|$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
-    assert dict(rows) == {line.name: "yes" if line.accuracy_preserving else "no" for line in calibrators()}
+def test_methods_lists_every_method():
+    text = (ROOT / "docs" / "methods.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([a-z-]+)` \|.*\| (yes|no)[^|]*\| `([^`]+)` \|$", text, re.MULTILINE)
+    assert rows == [
+        (line.name, "yes" if line.accuracy_preserving else "no", " ".join(repr(calibrator(line.name)).split()))
+        for line in calibrators()
+    ]
+
+
+def test_choosing_lists_methods_from_simple_to_flexible():
+    text = (ROOT / "docs" / "choosing.md").read_text("utf-8")
+    table = text[text.index("| group | methods |") :].split("\n\n")[0]
+    assert re.findall("`([a-z-]+)`", table) == [name for name in SIMPLICITY if name not in ("identity", "uniform")]
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 90
+
+
+LAYERS = (
+    "",
+    ".maps",
+    ".evaluation",
+    ".selection",
+    ".decisions",
+    ".monitoring",
+    ".io",
+    ".export",
+    ".report",
+    ".scorers",
+)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_reference_has_every_public_name(layer):
+    pages = "".join(page.read_text("utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
+    documented = {name.rpartition(".")[2] for name in re.findall(r"auto(?:class|function|exception):: (\S+)", pages)}
+    module = import_module(f"mixnmatch{layer}")
+    missing = {name for name in module.__all__ if not isinstance(getattr(module, name), ModuleType)} - documented
+    assert missing <= {"__version__"}
 
 
 def test_getting_started_lists_every_command():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
 
 import mixnmatch as mm
 from mixnmatch.cli.app import cli
@@ -24,7 +25,7 @@ class Lift(mm.BinaryMap):
     strictly_increasing = False
     _fitted = ("ratio_",)
 
-    ratio_: "NDArray"  # noqa: F821
+    ratio_: NDArray[np.float64]
 
     def __init__(self, *, logits=False, classes=None, weights="frequency"):
         self.logits = logits
@@ -93,6 +94,22 @@ def test_a_map_is_saved_and_loaded(problem, tmp_path):
     fitted = (mm.TemperatureScaling() >> mm.calibrator("lift")).fit(p, y)
     fitted.save(tmp_path / "map.json")
     assert_array_equal(mm.load(tmp_path / "map.json").predict_proba(p), fitted.predict_proba(p))
+
+
+@pytest.mark.parametrize("annotation", [np.ndarray, NDArray[np.float64], "NDArray[np.float64]", "np.ndarray"])
+def test_annotations_of_fitted_attributes_may_be_types_or_text(problem, tmp_path, annotation, monkeypatch):
+    p, y = problem
+    monkeypatch.setitem(Lift.__annotations__, "ratio_", annotation)
+    mm.calibrator("lift").fit(p, y).save(tmp_path / "map.json")
+    assert isinstance(mm.load(tmp_path / "map.json").map_, Lift)
+
+
+def test_a_map_without_annotations_is_refused_when_it_is_saved(problem, tmp_path, monkeypatch):
+    p, y = problem
+    monkeypatch.delitem(Lift.__annotations__, "ratio_")
+    with pytest.raises(TypeError, match="annotate it in the class, such as ratio_: NDArray"):
+        mm.calibrator("lift").fit(p, y).save(tmp_path / "map.json")
+    assert not (tmp_path / "map.json").exists()
 
 
 @pytest.mark.parametrize("make", [lambda: mm.calibrator("lift"), lambda: mm.Pooled(Lift())])

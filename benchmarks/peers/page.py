@@ -218,8 +218,8 @@ def speed_part(found: list[Pair], rows: list[Row]) -> str:
     text += (
         "Ratios are theirs over ours: above 1 we are faster or leaner. The first call of each process, which loads "
         "compiled kernels, threads and modules, is in the table `speed.csv` alone, unless it took ten seconds or "
-        "more. Memory is the growth of the resident peak while fitting, watched in a call of its own; below 1 MB it is "
-        "not told apart.\n\n"
+        "more. Memory is the growth of the resident peak while fitting, watched in a call of its own; values below "
+        "1 MB are not resolved.\n\n"
     )
     text += "```{image} peers/speed.png\n:alt: Ratios of time and memory\n```\n\n"
     imports = [row for row in rows if row["kind"] == "import"]
@@ -266,7 +266,7 @@ def quality_part(results: list[Result], rows: list[Row]) -> str:
              "that a method beats within a problem, ties count half, failures lose; averaged over problems. The "
              "difference is the mean over problems of its score minus that of our entry, with a 95% interval. Exact "
              "zeros at the true class count as 1e-37 in log loss. In the accuracy-preserving league `keep-sms` and "
-             "`auto` are maps that would change predictions, held to the given ones by `KeepWinner`, which takes any "
+             "`auto` are maps that would change predictions, made accuracy-preserving by `KeepWinner`, which takes any "
              "map, also a peer's; all others there keep predictions by their form.\n\n")  # fmt: skip
     text += "```{image} peers/quality.png\n:alt: Win rates\n```\n\n"
     for result in results:

@@ -92,7 +92,7 @@ def loaded(path: Path, dtype: str) -> Any:
 
 
 def measure_fit(key: str, size: str, cache: Path) -> Result:
-    """Time and memory of fitting and applying a method to simulated scores; the first call is told apart."""
+    """Time and memory of fitting and applying a method to simulated scores; the first call is reported separately."""
     import numpy as np
 
     from peers.adapters import all_methods

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# Okabe and Ito's palette, told apart with every common kind of colour vision.
+# Okabe and Ito's palette, which is colour-blind safe.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -22,7 +22,7 @@ def pyplot() -> Any:
 
 
 def new_axes(width: float, height: float) -> Any:
-    """Axes on a new figure of that size in inches, which finds room for its labels by itself."""
+    """Axes on a new figure of that size in inches, laid out automatically."""
     return pyplot().figure(figsize=(width, height), layout="constrained").add_subplot()
 
 

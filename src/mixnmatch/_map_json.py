@@ -7,6 +7,7 @@ for (NaN, infinities) is text.
 from __future__ import annotations
 
 import base64
+from inspect import get_annotations
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,8 @@ def _encode_map(fitted: CalibrationMap) -> dict[str, Any]:
     if not hasattr(fitted, "n_classes_"):
         msg = f"{fitted!r:.80} is not fitted; fit it before saving"
         raise ValueError(msg)
+    for key in fitted._fitted:
+        _annotation(type(fitted), key)  # a file without it could not be loaded
     return {
         "type": name,
         "params": {key: _encode_param(value) for key, value in fitted.get_params(deep=False).items()},
@@ -133,21 +136,21 @@ def _decode_text(items: Any) -> NDArray[Any]:
 
 def _decode_list(items: Any) -> list[Any]:
     if not isinstance(items, list):
-        msg = "a list that is none"
+        msg = "a value that should be a list"
         raise MapFileError(msg)
     return [decode(item) for item in items]
 
 
 def _decode_float(text: Any) -> float:
     if text not in ("inf", "-inf", "nan"):
-        msg = "a number that is none"
+        msg = "a value that should be a number"
         raise MapFileError(msg)
     return float(text)
 
 
 def _decode_bytes(text: Any) -> bytes:
     if not isinstance(text, str):
-        msg = "bytes that are no text"
+        msg = "bytes that are not encoded as text"
         raise MapFileError(msg)
     return text.encode("latin1")
 
@@ -265,8 +268,20 @@ def _check_common(made: CalibrationMap) -> None:
 
 
 def _annotation(kind: type, key: str) -> str:
-    """What a class says of an attribute."""
-    return next(str(found[key]) for base in kind.__mro__ if key in (found := vars(base).get("__annotations__", {})))
+    """What a class says of an attribute, as it is written in the source.
+
+    Raises
+    ------
+    TypeError
+        If it says nothing. Without it a value in a file could not be checked.
+    """
+    for base in kind.__mro__:
+        found = get_annotations(base).get(key)
+        if found is not None:
+            text = found if isinstance(found, str) else found.__name__ if type(found) is type else str(found)
+            return text.removeprefix("numpy.").removeprefix("np.").replace("ndarray", "NDArray", 1)
+    msg = f"{kind.__name__} does not say what {key} is: annotate it in the class, such as {key}: NDArray[np.float64]"
+    raise TypeError(msg)
 
 
 def _is_of_kind(value: Any, annotation: str) -> bool:

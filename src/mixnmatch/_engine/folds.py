@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from mixnmatch._engine.block import Block
 
-# Logarithm of what probabilities of 0 are read as where they are only told apart from others.
+# Logarithm that stands for a probability of 0 where samples are only hashed.
 LEAST_LOG = -700.0
 # Multiples of it are spread evenly in [0, 1) by their fractional parts.
 GOLDEN = 0.6180339887498949

@@ -25,7 +25,7 @@ HELP = f"""Choose the decision with the lowest expected cost for every sample.
       good,0,5,50
       bad,200,20,0
 
-    Decisions are as good as the probabilities: calibrate them with --map. Labels are not needed; if the file has some,
+    Decisions need calibrated probabilities: use --map. Labels are not needed; if the file has some,
     the cost of the decisions is measured and compared with the best single decision.
     {FILE_HELP}"""
 

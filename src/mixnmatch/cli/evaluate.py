@@ -40,7 +40,7 @@ HELP = f"""How good and how well calibrated are the scores in a file?
 
     Prints accuracy, log loss, Brier score and the calibration error with intervals, and a test of "it is calibrated".
     With --map, the same after calibration by a saved map, the calibration gain, and a note if the samples do not look
-    like the map's calibration set: evaluate on rows that the map was not fitted on.
+    like the map's calibration set: evaluate on samples that the map was not fitted on.
     {FILE_HELP}"""
 
 

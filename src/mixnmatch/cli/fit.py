@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 HELP = f"""Learn a calibration map from scores and labels, and save it as one JSON file.
 
-    Use data that the model was not trained on. The numbers printed are those of the calibration set itself, on which
-    the map was fitted; `mixnmatch evaluate OTHER --map CAL.json` gives honest ones.
+    Use samples that the model was not trained on. The printed scores are those of the calibration set and are
+    optimistic; `mixnmatch evaluate OTHER --map CAL.json` measures the map on held-out samples.
     {FILE_HELP}"""
 
 
@@ -45,7 +45,9 @@ HELP = f"""Learn a calibration map from scores and labels, and save it as one JS
     ),
 )
 @click.argument("scores", type=FILE)
-@click.option("--method", "-m", type=Method(), default="ets", show_default=True, help="How to calibrate.")
+@click.option(
+    "--method", "-m", type=Method(), help="How to calibrate [default: beta-shrunk for two classes, ets for more]."
+)
 @list_methods_option
 @click.option(
     "--output", "-o", type=FILE, required=True, metavar="CAL.json", help="Where to save the map; - for stdout."
@@ -53,20 +55,20 @@ HELP = f"""Learn a calibration map from scores and labels, and save it as one JS
 @click.option(
     "--loss", type=click.Choice(["nll", "brier"]), help="What to minimise, for methods that leave the choice."
 )
-@click.option("--preserve-accuracy", is_flag=True, help="Hold the map to the predicted classes of the scores.")
+@click.option("--preserve-accuracy", is_flag=True, help="Never change the predicted class.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Another setting of the method.")
 @click.option(
     "--metadata",
     multiple=True,
     metavar="NAME=VALUE",
-    help="What else the map's file should say, such as a model's hash.",
+    help="Note to keep in the file of the map, such as the hash of a model.",
 )
 @reading_options
 @force_option
 @json_option
 def command(
     scores: Path,
-    method: str,
+    method: str | None,
     output: Path,
     loss: str | None,
     preserve_accuracy: bool,
@@ -82,6 +84,7 @@ def command(
     from mixnmatch.cli.streams import is_standard
     from mixnmatch.evaluation._evaluate import evaluate
     from mixnmatch.io import check_output
+    from mixnmatch.maps.registry import default_method
 
     notes = _pairs(metadata, "--metadata")
     if not is_standard(output):
@@ -90,6 +93,7 @@ def command(
         msg = "--json and -o - would both write to standard output."
         raise click.UsageError(msg)
     table = reading.read(scores)
+    method = method or default_method(table.checked.n_classes)
     map_ = _build(method, table, reading.weighting, _settings(loss, options))
     if preserve_accuracy and not map_.accuracy_preserving:
         map_ = _held_to_winners(map_)
@@ -194,7 +198,7 @@ def _as_text(
     target = "CAL.json" if is_standard(output) else output
     kept = "the predicted class never changes" if map_.accuracy_preserving else "the predicted class may change"
     if map_.accuracy_preserving and not METHODS[method].accuracy_preserving:
-        kept = f"held to the predictions of the scores: {kept}"
+        kept = f"made accuracy-preserving: {kept}"
     learned = [(f"  {name}", value) for name, value in describe(map_)]
     scores = [
         ("", "before", "after"),

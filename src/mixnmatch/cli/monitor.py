@@ -20,9 +20,9 @@ ALARM = 3
 HELP = f"""Is a map in production still calibrated? Alarms, with advice, as labels arrive.
 
     MAP is a file written by `mixnmatch fit`, each of BATCHES a file with the scores and labels of one time step, in
-    order of time. What was counted is kept in the file of --state, which is made by the first call. Run the command
+    order of time. The file of --state keeps what was counted; the first call creates it. Run the command
     again whenever there are new files: files that were counted before are skipped. A false alarm in the whole lifetime
-    has at most the probability --alpha, however often one looks.
+    has at most the probability --alpha, however often you look.
 
     The exit code is 3 after an alarm, 0 if there is none and 1 if something is wrong with a file.
     {FILE_HELP}"""

@@ -12,7 +12,7 @@ __all__ = ["Sample", "load_sample"]
 
 _DESCRIPTION = (
     "LeNet-5 on CIFAR-10: logits of 15000 images that the network was not trained on, 5000 to calibrate with and "
-    "10000 (CIFAR-10's test images) to evaluate on. The network is over-confident."
+    "10000 (CIFAR-10's test images) to evaluate on. The network is overconfident."
 )
 _PROVENANCE = (
     "Trained by recipes/embedded_sample.py on 45000 images of CIFAR-10 (A. Krizhevsky, Learning multiple layers of "

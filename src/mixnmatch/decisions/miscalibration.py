@@ -72,7 +72,7 @@ def cost_of_miscalibration(
     confidence: float = 0.95,
     random_state: int = 0,
 ) -> MiscalibrationCost:
-    r"""What decisions on uncalibrated scores cost too much.
+    r"""Extra cost of decisions that are based on uncalibrated scores.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ DEFAULT = ("calibration_error", "accuracy", "mean_confidence", "log_loss", "brie
 
 @dataclass(frozen=True)
 class Evaluation(Mapping[str, Any]):
-    """Metrics of one table of scores by name, each a float that knows its interval.
+    """Metrics of one table of scores by name, each a float with its interval.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ def evaluate(
     weights: str = "frequency",
     random_state: int | np.random.Generator | None = None,
 ) -> Evaluation:
-    """Measure a table of scores, and what a fitted map makes of it, in one pass over the table.
+    """Compute metrics of scores, before and after a fitted map, in one pass over the table.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def evaluate(
         ``brier_score`` (summed over classes) and ``half_brier_score`` (for two classes, that of scikit-learn); for two
         classes also ``mean_probability`` and ``base_rate`` of the positive one.
     map : fitted map, optional
-        Measure also what it makes of the scores, and its calibration gain.
+        Compute the metrics after this map, too, and its calibration gain.
     notion, estimator, norm, bins
         Of the calibration error, as for :func:`calibration_error`; both sides have the same notion.
     interval : bool

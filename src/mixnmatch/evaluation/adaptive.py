@@ -26,7 +26,7 @@ LOGIT_MARGIN: Final = 1 / 2048
 
 @dataclass(frozen=True)
 class ResidualCurve:
-    """An estimated residual curve on the nodes of a grid, and how sure the data are that it is not zero.
+    """An estimated residual curve on the nodes of a grid, and the evidence that it is not zero.
 
     Attributes
     ----------

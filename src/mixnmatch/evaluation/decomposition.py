@@ -137,7 +137,7 @@ def score_decomposition(
     classes: Any = None,
     weights: str = "frequency",
 ) -> ScoreDecomposition:
-    r"""Take apart the score of one confidence by isotonic regression (CORP).
+    r"""Decompose the score of one confidence by isotonic regression (CORP).
 
     With S the mean score of the confidences z, of their isotonic recalibration :math:`\hat z`, and of the constant
     :math:`\bar y`,
@@ -227,7 +227,7 @@ def cross_validated_decomposition(
     classes: Any = None,
     weights: str = "frequency",
 ) -> ScoreDecomposition:
-    r"""Take apart the score of full probability vectors, recalibrating each row by a map fitted on the other folds.
+    r"""Decompose the score of full probability vectors, recalibrating each sample by a map of the other folds.
 
     Parameters
     ----------

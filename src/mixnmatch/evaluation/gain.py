@@ -29,7 +29,7 @@ _MEANING = {
 
 
 class CalibrationGain(MeanEstimate):
-    """A calibration gain: a float, positive where the map helped, that knows its standard error and what it means.
+    """A calibration gain: a float, positive where the map helped, with its standard error and meaning.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class CalibrationGain(MeanEstimate):
 
 
 class GainComparison(MeanEstimate):
-    """The gain of one map minus that of another on the same rows: positive where the first is better.
+    """The gain of one map minus that of another on the same samples: positive where the first is better.
 
     Attributes
     ----------
@@ -212,7 +212,7 @@ def compare_gains(
     weights: str = "frequency",
     groups: Any = None,
 ) -> GainComparison:
-    r"""Compare two calibration maps by their gains on the same rows.
+    r"""Compare two calibration maps by their gains on the same samples.
 
     The comparison is paired: the difference of gains is the mean of
     :math:`\lVert T_b(z)-y\rVert_2^2 - \lVert T_a(z)-y\rVert_2^2` over rows, which varies much less than either gain.

@@ -1,7 +1,7 @@
 """Calibration errors by kernel density estimation on a grid: the paper's estimator and the residual one.
 
 Everything here acts on a :class:`~mixnmatch.evaluation._binning.Grid`, over any number of independent problems at once
-(leading axes), by cosine transforms: reflecting at 0 and 1 as often as it takes is what a cosine series does by itself.
+(leading axes), by cosine transforms: a cosine series reflects at 0 and 1 as often as needed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Bandwidth = float | str
 # Half-width of the support of a kernel of standard deviation 1.
 SUPPORT: Final = {"triweight": 3.0, "epanechnikov": 5.0**0.5, "gaussian": 8.5}
 RULES: Final = ("adaptive", "paper", "authors")
-# A kernel narrower than this many cells is not told from the cell by a grid.
+# A grid cannot resolve a kernel narrower than this many cells.
 NARROWEST: Final = 0.75
 # Nodes within a standard deviation of the kernel from which on the value has converged (to about 1e-6).
 NODES_A_BANDWIDTH: Final = 32

@@ -1,4 +1,4 @@
-"""The result of an estimate: a float that knows what it estimates, how sure it is, and how many samples it wants."""
+"""The result of an estimate: a float with its estimator, confidence interval and advised number of samples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def p_text(p_value: float) -> str:
 
 
 class CalibrationError(float):
-    """A calibration error. It is a float; what else is known about it is in its attributes.
+    """A calibration error: a float with an interval, a p-value and more as attributes.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class CalibrationError(float):
     per_class : array or None
         Errors of the single classes, for the class-wise notion.
     advised_n : int
-        Samples for which an error of this size (or of 0.01, if smaller) would be known to within half of itself.
+        Samples for which an error of this size (or of 0.01, if smaller) would be estimated to within ±50%.
     """
 
     estimator: str
@@ -87,10 +87,10 @@ class CalibrationError(float):
     def advice(self) -> str:
         """One sentence on whether there are enough samples."""
         if self.n >= self.advised_n:
-            return f"n = {self.n:.6g} samples are enough to know an error of this size to within half of itself."
+            return f"n = {self.n:.6g} samples are enough to estimate an error of this size to within ±50%."
         return (
-            f"n = {self.n:.6g} samples are few: about {self.advised_n} would be needed to know an error of this size "
-            "to within half of itself."
+            f"n = {self.n:.6g} samples are few: about {self.advised_n} would be needed to estimate an error of this "
+            "size to within ±50%."
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def accuracy(
     confidence: float = 0.95,
     groups: Any = None,
 ) -> MeanEstimate:
-    """Share of rows whose label has the largest score; of tied scores the first column counts as the largest.
+    """Share of samples whose label has the largest score; of tied scores the first column counts as the largest.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ def lowering_of(fitted: CalibrationMap) -> Callable[..., Any]:
 
 
 def lower(fitted: CalibrationMap, rows: GraphRows, scope: str = "") -> GraphRows:
-    """Add a fitted map to the graph that ``rows`` are in, and return the rows that it puts out."""
+    """Add a fitted map to the graph that ``rows`` are in, and return its output."""
     step = lowering_of(fitted)
     with rows.graph.scope(scope):
         made: GraphRows = _binary_alone(fitted, rows) if isinstance(fitted, BinaryMap) else step(fitted, rows)
@@ -221,7 +221,7 @@ def _keep_winner(fitted: KeepWinner, rows: GraphRows) -> GraphRows:
 
 
 def _kept(rows: GraphRows, made: GraphRows) -> GraphRows:
-    """What a map made of rows, held to their winners."""
+    """The output of a map, with the predicted class kept."""
     p, n_classes = made.probabilities, rows.n_classes
     winner = rows.graph.constant("columns", np.arange(n_classes)).equals(rows.winner)
     own = winner.choose(p, 0.0).sum()
@@ -270,7 +270,7 @@ def _combined(fitted: Any, rows: GraphRows) -> GraphRows:
 
 
 def _binary_alone(fitted: BinaryMap, rows: GraphRows) -> GraphRows:
-    """A binary map that is used by itself, on two classes."""
+    """A binary map that is used alone, on two classes."""
     positive = lowering_of(fitted)(fitted, rows, "positive")
     p = (1.0 - positive).beside(positive)
     if isinstance(fitted, PiecewiseMap):

@@ -66,7 +66,7 @@ def _calibrated(fitted: Any, estimator: Any, map_: CalibrationMap, X: Any, preci
 
 
 def _converted(estimator: Any, X: Any, logits: bool) -> Any:
-    """The classifier by itself: its second output are its scores."""
+    """The classifier alone: its second output are its scores."""
     try:
         from skl2onnx import to_onnx
     except ModuleNotFoundError as error:

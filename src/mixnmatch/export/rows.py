@@ -44,7 +44,7 @@ class GraphRows:
 
 
 class Probabilities(GraphRows):
-    """What a map puts out as probabilities."""
+    """The output of a map, as probabilities."""
 
     @cached_property
     def probabilities(self) -> Tensor:
@@ -53,7 +53,7 @@ class Probabilities(GraphRows):
 
 
 class Softmax(GraphRows):
-    """What a map puts out as the softmax of scores."""
+    """The output of a map, as the softmax of scores."""
 
     @cached_property
     def _parts(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Files of scores: reading what a model put out, with errors that say what to do, and writing calibrated rows."""
+"""Files of scores: reading them, with errors that say what to do, and writing calibrated probabilities."""
 
 from mixnmatch.io.files import FileError, ScoreTable, check_output
 from mixnmatch.io.formats import (

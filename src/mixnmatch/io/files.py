@@ -130,7 +130,7 @@ def check_input(path: Path, *, folders: bool = False) -> None:
 
 
 def check_output(path: Path, endings: Sequence[str], *, force: bool = False) -> None:
-    """Raise an error unless ``path`` can be written: asked before the work starts, not after it.
+    """Raise an error unless ``path`` can be written; to be called before the work starts.
 
     Parameters
     ----------

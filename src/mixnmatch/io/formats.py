@@ -24,7 +24,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of a reader; see :func:`mixnmatch.io.read_table` for what the fields mean."""
+    """Options for reading a file; :func:`mixnmatch.io.read_table` explains them."""
 
     logits: bool | None = None
     labels: str | PathLike[str] | None = None
@@ -101,7 +101,7 @@ def register_format(format: Format) -> None:  # noqa: A002
 
 
 def unregister_format(format: Format) -> None:  # noqa: A002
-    """Take a format out again."""
+    """Remove a format."""
     for ending in [key for key, value in _added.items() if value is format]:
         del _added[ending]
 

@@ -50,7 +50,7 @@ class ParquetRows:
         return np.array(given) if given is not None and len(given) == self.dataset.width else None
 
     def parts(self) -> Iterator[tuple[Path, ParquetRows]]:
-        """Each file by itself, and where it is within the folder."""
+        """Each file, and its path within the folder."""
         for part in self.dataset.parts:
             alone = ParquetRows(part.path, self.request, replace(self.dataset, parts=(part,)))
             yield part.path.relative_to(self.path), alone

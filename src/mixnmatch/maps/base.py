@@ -35,7 +35,7 @@ ONE_KERNEL_BYTES = APPLIED_BYTES | {"numba": 1 << 21}
 
 
 class CalibrationMap(FittedMethods, BaseEstimator):  # type: ignore[misc]
-    """Base of all calibration maps T: from probability vectors to better ones.
+    """Base of all calibration maps: from scores to calibrated probabilities.
 
     A map says three things about itself. ``accuracy_preserving``: the largest entry of every row stays the largest,
     in floating point. ``injective``: different rows stay different, so that the calibration gain is exact and not only
@@ -280,7 +280,7 @@ class CalibrationMap(FittedMethods, BaseEstimator):  # type: ignore[misc]
             return np.log(self._proba(block).astype(np.float64, copy=False))
 
     def __rshift__(self, after: Any) -> Composition:
-        """``a >> b``: first this map, then ``after``, fitted on what this one puts out."""
+        """``a >> b``: first this map, then ``after``, fitted on the output of this one."""
         from mixnmatch.maps.composition import Composition
 
         return Composition(self, after)
@@ -295,10 +295,10 @@ def _apply_to_chunk(
 
 
 class BinaryMap(CalibrationMap):
-    """A map of the positive class of a binary problem, that combinators can also fit to many problems at once.
+    """Base of maps for two classes; :class:`OneVsAll` and :class:`Pooled` extend them to many classes.
 
     Subclasses implement ``_fit_columns(columns)``, which returns fitted arrays with the problems along their first
-    axis, and ``_transform_columns(block, way)``. Used by itself it needs two classes.
+    axis, and ``_transform_columns(block, way)``. Used alone it needs two classes.
     """
 
     def _fit(self, source: Rows) -> dict[str, Any]:

@@ -120,7 +120,7 @@ class Pooled(_Shared):
 
 
 class OneVsAll(_Shared):
-    """One binary map for each class, learned against the rest; rows are normalised.
+    """One binary map for each class against the rest; the probabilities of a sample are then normalised.
 
     ``OneVsAll(Isotonic())`` is IROvA. With two classes there is one problem: the second class, and its complement.
 

@@ -1,4 +1,4 @@
-"""Composition: one map after another, each fitted on what the one before puts out."""
+"""Composition: one map after another, each fitted on the output of the one before."""
 
 from __future__ import annotations
 

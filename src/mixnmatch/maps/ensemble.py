@@ -284,7 +284,7 @@ class Ensemble(CalibrationMap):
         }
 
     def _member_log_proba(self, block: Block) -> Array:
-        """Logarithms of what each member puts out, in the order of the weights."""
+        """Logarithms of the output of each member, in the order of the weights."""
         log_p, log_not = log_odds_parts(block, "each", self.probability_floor_)
         family = self._family()
         logs = [log_softmax(family.log_g(log_p, log_not, theta)) for theta in self.theta_]

@@ -154,7 +154,7 @@ class EnsembleTemperatureScaling(CalibrationMap):
         mixed += w3 / u.shape[1]
         if mixed.min() > SMALLEST_MIXED:
             return np.asarray(np.log(mixed, out=mixed))
-        # Entries that underflow are told apart by their logarithms alone.
+        # Entries that underflow differ in their logarithms only.
         w1, w2, w3 = np.log(np.maximum(self.member_weights_, np.finfo(float).tiny))
         mixed = np.logaddexp(w1 + log_softmax(self.beta_ * u), w2 + log_softmax(u))
         return np.asarray(np.logaddexp(mixed, w3 - np.log(u.shape[1])))

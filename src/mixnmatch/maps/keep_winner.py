@@ -1,4 +1,4 @@
-"""Keep the winner: any map, held to the predicted classes that it was given."""
+"""Keep the winner: any map, without changing the predicted class."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mixnmatch.maps.external import InputOfPart, calibration_map
 
 
 class KeepWinner(InputOfPart):
-    r"""Any map, made accuracy-preserving: the nearest rows in which the largest entry stays where it was.
+    r"""Any map, made accuracy-preserving: the nearest probabilities that keep the predicted class.
 
     .. math:: T(z) = \arg\min_{r \in \Delta} \mathrm{KL}(S(z) \,\|\, r)
         \quad \text{subject to} \quad r_w \geq r_l \text{ for all } l, \quad w = \arg\max_l z_l
 
-    S is the map inside. Where it leaves the winner w in front, T(z) is S(z). Where it puts other classes before w, the
-    winner shares evenly with the largest of them, as many as are above the common level; all other entries stay.
+    S is the map inside, w the predicted class. Where S keeps w, T(z) is S(z). Elsewhere the probability of w is
+    averaged with those of the classes ranked above it, as many as are above the common level; all others stay.
 
     Parameters
     ----------
@@ -42,18 +42,18 @@ class KeepWinner(InputOfPart):
     .. math:: T(z)_w = \theta = \max_{k \geq 0} \frac{q_w + q_{(1)} + \ldots + q_{(k)}}{k + 1}, \qquad
         T(z)_l = \min(q_l, \theta)
 
-    which is isotonic regression of the row under the one demand that w is not below the others. It is the same for
-    every proper score that treats the classes alike, log loss and squared error among them: if q is the distribution of
-    the label given z, no map that keeps the winner (up to ties) has a lower expected one. One function for all entries
-    (the paper's Def. 3.1) also keeps the order of all other entries, and knows nothing of the classes; this keeps the
-    winner alone, and the corrections between classes of the map inside.
+    which is isotonic regression of the probabilities of a sample, under the constraint that w is not below the others.
+    It is the same for every proper score that treats the classes alike, log loss and squared error among them: if q is
+    the distribution of the label given z, no map that keeps the predicted class (up to ties) has a lower expected
+    score. One function for all entries (the paper's Def. 3.1) also keeps the order of all other entries; this map keeps
+    only the predicted class, so that the map inside can correct one class against another.
 
-    Where classes share, the winner has more than the map inside gives it: the row as a whole is as good as it can be,
-    but the confidence in the winner is too high there, and a top-label calibration error sees that. (With two classes
-    such a row is one half and one half.) Classes that share come out equal, but for the last digit, which the winner
-    has more. If many rows share, their predictions are worth changing: compare the accuracy of the map inside. If the
-    confidence of predictions that must not change is all you need, take :class:`Pooled` isotonic regression or ETS.
-    Rows that share are told apart no longer, so that the calibration gain is a lower bound.
+    Where classes are averaged, the confidence in the predicted class is higher than the map inside says, and too high;
+    the top-label calibration error shows it. (With two classes both probabilities are one half there.) Averaged classes
+    are equal up to the last digit, in which the predicted class is larger. If many samples are affected, consider
+    changing their predictions: compare the accuracy of the map inside. If you only need the confidence of predictions
+    that must not change, use :class:`Pooled` isotonic regression or ETS. Averaging loses information, so the
+    calibration gain is a lower bound.
 
     Examples
     --------

@@ -112,7 +112,7 @@ class SoftmaxLinear(CalibrationMap):
         """Whether float32 gives probabilities to 1e-5: rounding must stay small beside 1 in what the softmax takes."""
         classes = x.shape[1]
         if self.weight_.ndim == 1 and self.weight_.min() >= 0:
-            # Each class by itself: what is far below the largest is rounded most, and matters least.
+            # Each class separately: what is far below the largest is rounded most, and matters least.
             largest = self.weight_.max() * np.log(classes)
         else:
             row = np.sqrt(np.square(self.weight_).sum(axis=1)) if self.weight_.ndim == 2 else np.abs(self.weight_)

@@ -98,7 +98,7 @@ class LogisticMap(BinaryMap):
         return Prepared.of(columns.source, logistic_problems, columns.way, self, floor, centre)
 
     def _centre(self, look: Columns, floor: float) -> Array:
-        """Mean of the features of each problem: about it, scores that hardly differ can still be told apart."""
+        """Mean of the features of each problem: centring on it keeps scores that hardly differ distinct."""
         rows = self._problems(look, floor, np.zeros((look.n_problems, self._n_features)))
         flat = np.zeros((look.n_problems, self._n_features + 1))
         curvature = rows.total(logistic_statistic, flat, np.zeros((2, look.n_problems)), "nll")[2]

@@ -258,7 +258,7 @@ class Cells:
     """Some rows under softmax(x + deviation(x)), entries sorted into the cells between nodes."""
 
     p: Array
-    cell: NDArray[np.intp]  # cell of each entry, those of different rows told apart
+    cell: NDArray[np.intp]  # cell of each entry, different for different rows
     share: Array  # how far down its cell each entry is
     label: tuple[NDArray[np.intp], Array]  # cell and share of each row's label
     p_y: Array

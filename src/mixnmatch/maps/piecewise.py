@@ -18,7 +18,7 @@ class PiecewiseMap(BinaryMap):
     """A binary map made of one :class:`Piecewise` function for each problem.
 
     Subclasses implement ``_functions(columns)``. Functions of all problems are stored end to end: those of problem k
-    are at ``offsets_[k]`` to ``offsets_[k + 1]``. ``smoothing`` acts where the map is used by itself; combinators have
+    are at ``offsets_[k]`` to ``offsets_[k + 1]``. ``smoothing`` acts where the map is used alone; combinators have
     their own.
     """
 

@@ -269,7 +269,7 @@ def calibrator(name: str, *, logits: bool = False, classes: Any = None, **option
 
 
 def default_method(n_classes: int) -> str:
-    """Return the short name of the map that is used where none is asked for.
+    """Return the short name of the default map.
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ class Description:
 
 
 def calibrators() -> list[Description]:
-    """All short names, with a line each and whether the map preserves accuracy.
+    """List all short names, each with a summary and whether the map preserves accuracy.
 
     Examples
     --------

@@ -227,7 +227,7 @@ class Lowest:
 def _ends_of_bins(columns: Columns, goals: Vector) -> list[Vector]:
     """For each problem the scores at which the running weight first reaches a goal, exactly.
 
-    Scores are told apart by their bits, from the leading ones on: each pass counts the weight in finer cells of those
+    Scores are compared by their bits, from the leading ones on: each pass counts the weight in finer cells of those
     ranges in which a goal lies.
     """
     prefix = [np.zeros(len(goals), dtype=np.int64) for _ in range(columns.n_problems)]

@@ -45,7 +45,7 @@ class SplineCalibration(OddsCurveMap):
     Notes
     -----
     A weak penalty (0.3) on the distance of the line inside f from the identity keeps the fit finite for separable data.
-    More than 1,024 distinct scores are joined into cells that are narrower than 0.5% of 1 + |x|.
+    More than 1,024 distinct scores are joined into cells that are narrower than 0.5% of ``1 + |x|``.
 
     References
     ----------

@@ -45,10 +45,10 @@ class Identity(CalibrationMap):
 
 
 class Uniform(CalibrationMap):
-    """The prediction that knows nothing: every class has probability 1 / L.
+    """The uniform prediction: every class has probability 1 / L.
 
-    It is temperature scaling with an infinite temperature. It forgets which class was ahead, so it does not preserve
-    accuracy by itself; the ensembles that it is a member of do.
+    It is temperature scaling with an infinite temperature. All classes are tied, so it does not preserve accuracy;
+    ensembles with it as a member do.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ def expected_performance(
     logits: bool = False,
     confidence: float = 0.95,
 ) -> ExpectedPerformance | tuple[ExpectedPerformance, ...]:
-    r"""Expected accuracy, F1, ROC AUC, log loss and Brier score of calibrated probabilities, without labels.
+    r"""Estimate accuracy, F1, ROC AUC, log loss and Brier score of calibrated probabilities, without labels.
 
     If probabilities are calibrated, they say how often predictions are right. What they cannot see is a change in how
     labels depend on scores: for that, use a :class:`Monitor` once there are labels.

@@ -63,11 +63,11 @@ class MonitorState:
 
 
 class Monitor:
-    r"""Monitor of a fitted map: is it still calibrated, and if not, what is to be done?
+    r"""Monitor whether a fitted map is still calibrated, and advise what to do if not.
 
     The monitor bets against the map's probabilities, with the labels as they arrive. While the probabilities are
     calibrated, its wealth, the e-value, has expectation 1, and the probability that it ever reaches 1 / alpha is at
-    most alpha, however long it runs and however often one looks.
+    most alpha, however long it runs and however often you look.
 
     Parameters
     ----------

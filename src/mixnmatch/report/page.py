@@ -1,4 +1,4 @@
-"""The page: sections around figures and tables, in one file that loads nothing and may be kept for ever."""
+"""The page: sections around figures and tables, in one file that makes no network requests."""
 
 from __future__ import annotations
 

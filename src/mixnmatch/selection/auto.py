@@ -31,29 +31,29 @@ LEAST_ROWS_A_FOLD = 2
 
 
 class Auto(CalibrationMap):
-    r"""The best that the library can do by itself: a weighted ensemble of maps and compositions, cross-validated.
+    r"""A cross-validated stack: a weighted mean of maps and compositions, chosen automatically.
 
     .. math:: T(z) = \sum_m w_m T_m(z), \qquad w = \arg\min_{w \in \Delta}
         \sum_i S\Bigl(\sum_m w_m T_m^{(-k(i))}(z^{(i)}), y^{(i)}\Bigr)
 
     Candidates :math:`T_m` are single maps and compositions, the identity among them. Each is fitted without each of
-    the folds in turn; the weights w, on the simplex, minimise the proper score S of the outputs for the rows that were
-    left out. Members with weight are then fitted to all rows. If the stack is not better than the identity on the rows
-    left out, it is the identity. With few rows the best weights are mostly noise: they are pulled towards equal ones.
+    the folds in turn; the weights w, on the simplex, minimise the proper score S of the outputs for held-out samples.
+    Members with positive weight are then fitted to all samples. If the stack is not better than the identity on
+    held-out samples, it is the identity. With few samples the best weights are mostly noise: they are shrunk to equal
+    ones.
 
     Parameters
     ----------
     scoring : {"nll", "brier"}
         The proper score S that weights are chosen by: log loss or squared error.
     accuracy_preserving : bool
-        Keep the largest entry of every row the largest. The stack, whose weights are chosen without that, is then held
-        to the winners as by :class:`KeepWinner`; or, if that is better on the rows left out, it is a stack of those
-        candidates that keep them by themselves.
+        Never change the predicted class. :class:`KeepWinner` is then applied to the stack, whose weights are chosen
+        without it. If a stack of accuracy-preserving candidates is better on held-out samples, it is used instead.
     time_budget : float, optional
-        Seconds that the fit should take at most. Candidates that would not fit in by a guess that is the same on every
-        machine are dropped, the costliest first; where the clock runs out nonetheless, so are the ones not yet tried.
+        Seconds that the fit should take at most. Candidates that exceed a deterministic cost estimate are dropped, the
+        costliest first. If time runs out nevertheless, those not yet tried are dropped, too.
     cv : int
-        Number of folds. A row's fold is a hash of its index.
+        Number of folds. The fold of a sample is a hash of its index.
     random_state : int
         Seed of that hash.
     logits, classes, weights
@@ -68,9 +68,9 @@ class Auto(CalibrationMap):
     candidates_ : list of str
         What was tried, as names of stages in the order in which they act.
     candidate_weights_, candidate_losses_, candidate_gains_, candidate_errors_, candidate_seconds_ : arrays
-        For each candidate its weight, its mean loss on rows it had not seen, by how much that is below the loss of the
+        For each candidate its weight, its mean loss on held-out samples, by how much that is below the loss of the
         identity, the standard error of this paired difference, and the seconds it took. Candidates are judged as they
-        are, the stack as it is used: held to the winners, where ``accuracy_preserving`` asks for that.
+        are, the stack as it is used: with :class:`KeepWinner`, where ``accuracy_preserving`` asks for that.
     dropped_ : list of str
         Candidates that the time budget left no room for.
     loss_, gain_, gain_error_ : float
@@ -260,7 +260,7 @@ class Auto(CalibrationMap):
         weights = stack(loss)
         stacked = loss.rows(weights)
         if self.accuracy_preserving:
-            # The stack of all candidates, held to the winners, or that of those which keep them by themselves.
+            # The stack of all candidates with KeepWinner, or that of the accuracy-preserving ones.
             stacked = kept_losses(given, outputs, weights, self.scoring)
             alone = np.zeros(len(outputs))
             alone[preserving] = stack(loss.some(preserving))

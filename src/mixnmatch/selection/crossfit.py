@@ -160,7 +160,7 @@ def objective(sources: list[Rows], scoring: str) -> Objective:
 
 
 def kept_losses(given: Rows, outputs: list[Rows], weights: Array, scoring: str) -> Array:
-    """Loss of each row of a weighted sum of outputs that is held to the winners of the rows they were made from."""
+    """Loss of each sample of a weighted sum of outputs that keeps the predicted class of the scores."""
     from mixnmatch.evaluation.scores import brier_rows, log_loss_rows
 
     used = [(output, weight) for output, weight in zip(outputs, weights, strict=True) if weight > 0]

@@ -83,7 +83,7 @@ class ComparisonDisplay:
 
 
 class LearningCurveDisplay:
-    """A measure over the number of calibration rows, a line for each method.
+    """A measure over the number of calibration samples, a line for each method.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ CHOICES: Final = ("ets", "irm", "irova-ts")
 ALL: Final = ("ts", "ets", "irm", "irova", "irova-ts")
 LIMITED: Final = 512  # up to so many rows, data count as limited
 MANY: Final = 100  # from so many classes on, a calibration task counts as complex
-CLOSE: Final = 0.001  # errors this close are not told apart
+CLOSE: Final = 0.001  # errors this close count as tied
 SATISFACTORY: Final = 0.03
 
 

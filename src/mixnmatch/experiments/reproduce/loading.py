@@ -91,7 +91,7 @@ def parts_of(entry: Entry) -> list[Part]:
 
 
 def _checked(path: Path, scores: NDArray[Any], labels: NDArray[Any], logits: bool) -> Part:
-    """A part whose numbers can be used; otherwise every method would fail, each by itself."""
+    """A part whose numbers can be used; otherwise every method would fail separately."""
     try:
         table = read_scores(scores, logits=logits)
         read_labels(labels, table.n_rows, table.n_classes)

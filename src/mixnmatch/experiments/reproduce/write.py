@@ -1,4 +1,4 @@
-"""Everything that a reproduction puts out: numbers, tables, figures and the page."""
+"""The output of a reproduction: numbers, tables, figures and the page."""
 
 from __future__ import annotations
 
