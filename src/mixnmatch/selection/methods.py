@@ -17,7 +17,7 @@ Methods = Sequence[Any] | Mapping[str, Any]
 
 # The candidates that compare, recommend, report and demo share, so that they come to the same verdict.
 MANY_CLASSES = ("identity", "ts", "ets", "irm", "irm-ets", "irova-ts", "svs", "sms", "auto")
-TWO_CLASSES = ("identity", "ts", "platt", "ets", "beta", "isotonic", "auto")
+TWO_CLASSES = ("identity", "ts", "platt", "ets", "beta-shrunk", "beta", "isotonic", "auto")
 # Maps with a matrix are left out above so many classes, and `auto`, which takes long, on tables of more entries.
 MATRIX_TO = 200
 AUTO_TO = 400_000
@@ -27,7 +27,7 @@ AUTO_TO = 400_000
 SIMPLICITY = (
     "identity", "uniform", "ts", "ets", "ensemble-platt", "ensemble-beta",
     "irm", "irm-normalised", "iop", "irm-ts", "irm-ets", "gpc",
-    "platt-shrunk", "platt", "svs", "vector", "beta-shrunk", "beta", "quadratic",
+    "platt-shrunk", "platt", "bcts", "svs", "vector", "beta-shrunk", "beta", "quadratic",
     "isotonic", "irova", "histogram", "bbq", "venn-abers", "spline", "kernel", "irova-ts", "irova-ets",
     "keep-sms", "sms", "dirichlet", "matrix",
     "auto",
@@ -36,7 +36,7 @@ SIMPLICITY = (
 SIMPLE_FOR_TWO = ("identity", "uniform", "ts", "platt-shrunk", "platt", "ets", "beta-shrunk", "beta", "quadratic")
 
 # With few samples, a simple map that does well on average; with two classes it has an intercept.
-SAFEST, SAFEST_FOR_TWO = "ts", "platt"
+SAFEST, SAFEST_FOR_TWO = "ts", "beta-shrunk"
 # With fewer samples, or fewer outside the most frequent class, methods cannot be ranked.
 LEAST_SAMPLES = 64
 LEAST_OTHERS = 10
