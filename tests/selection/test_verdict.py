@@ -72,7 +72,9 @@ def test_few_samples_decide_nothing():
     found = decide_by_losses(table({"auto": 0.5, "ts": 0.1}, n=50))
     assert (found.method, found.decided) == ("ts", False)
     assert "too few to rank methods" in found.why
-    assert decide_by_losses(table({"auto": 0.5, "ts": 0.1, "beta-shrunk": 0.1}, n=50, n_classes=2)).method == "beta-shrunk"
+    assert (
+        decide_by_losses(table({"auto": 0.5, "ts": 0.1, "beta-shrunk": 0.1}, n=50, n_classes=2)).method == "beta-shrunk"
+    )
     assert decide_by_losses(table({"auto": 0.5, "ts": -2.0}, n=50)).method == "identity"
     rare = table({"auto": 0.5, "ts": 0.1, "beta-shrunk": 0.1}, n=400, n_classes=2)
     rare = replace(rare, class_weights=np.array([395.0, 5.0]), evaluated=np.array([395.0, 5.0]))

@@ -140,21 +140,17 @@ class Decided:
         """With what the decisions cost, given the labels."""
         import numpy as np
 
-        from mixnmatch.decisions.costs import realised_cost
-
         y, weight = self.table.checked.labels, self.table.checked.weight
         assert y is not None
-        constants = {
-            name: realised_cost(np.full(len(y), name), y, matrix, sample_weight=weight)
-            for name in matrix.decisions or ()
-        }
+        costs, taken = matrix.options[y], matrix.indices(self.decisions, len(y))
+        realised = costs[np.arange(len(y)), taken]
+        constants = {name: _mean(costs[:, k], weight) for k, name in enumerate(matrix.decisions or ())}
         best = min(constants, key=lambda name: float(constants[name]))
-        # The difference to what was expected, sample by sample: a decision for each sample, at its own cost.
-        excess = matrix.options[y, matrix.indices(self.decisions, len(y))] - self.sample_costs
         return replace(
             self,
-            realised=realised_cost(self.decisions, y, matrix, sample_weight=weight),
-            excess=_mean(excess, weight),
+            realised=_mean(realised, weight),
+            # The difference to what was expected, sample by sample: a decision for each sample, at its own cost.
+            excess=_mean(realised - self.sample_costs, weight),
             constant=(str(best), constants[best]),
         )
 

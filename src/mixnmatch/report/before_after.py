@@ -176,13 +176,14 @@ def before_after(chosen: DetailedMethod, source: Rows, held_out: Rows | None, se
     A map that came fitted is applied as it is.
     """
     rows = EvaluationSet.of(source if held_out is None else held_out)
-    scores = rows.scores()
+    given = rows.given()
+    scores = given.scores.values
     fitted = chosen.map
     if chosen.fitted:
-        after = fitted.predict_proba(scores)
+        after = fitted.predict_proba(given)
     elif held_out is not None:
         fitted = _fit(chosen.map, source)
-        after = fitted.predict_proba(scores)
+        after = fitted.predict_proba(given)
     else:
         after, fitted = _cross_fitted(chosen.map, source, rows, seed)
     if scores.ndim == 1:
@@ -210,7 +211,7 @@ def _cross_fitted(
     fitted, after = unfitted, np.empty((rows.n, source.n_classes))
     for k in np.unique(fold):
         fitted = _fit(unfitted, source.fold(int(k), FOLDS, keep=False, seed=seed))
-        after[fold == k] = fitted.predict_proba(rows.scores(fold == k))
+        after[fold == k] = fitted.predict_proba(rows.given(fold == k))
     return after, fitted
 
 

@@ -164,7 +164,7 @@ def _predict(
     if not crossed:
         began = time.perf_counter()
         fitted = calibration_map(clone(unfitted, safe=False))._fit_source(source)
-        return fitted.predict_proba(rows.scores()), time.perf_counter() - began, fitted
+        return fitted.predict_proba(rows.given()), time.perf_counter() - began, fitted
     fold = fold_of(range(source.n_rows), cv, seed)[rows.index]
     seconds, predicted = [], np.empty((rows.n, source.n_classes))
     fitted = unfitted
@@ -177,7 +177,7 @@ def _predict(
         rest = source.fold(int(k), cv, keep=False, seed=seed)
         fitted = calibration_map(clone(unfitted, safe=False))._fit_source(rest)
         seconds.append(time.perf_counter() - began)
-        predicted[inside] = fitted.predict_proba(rows.scores(inside))
+        predicted[inside] = fitted.predict_proba(rows.given(inside))
     return predicted, float(np.mean(seconds)), fitted
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -94,9 +94,10 @@ class EvaluationSet:
         """Number of samples."""
         return len(self.index)
 
-    def scores(self, which: NDArray[Any] | slice = slice(None)) -> NDArray[Any]:
-        """Scores as they were given."""
-        return np.asarray(self.source.scores.values[self.index[which]])
+    def given(self, which: NDArray[Any] | slice = slice(None)) -> Rows:
+        """The samples, or some of them, with the scores that were given, for maps to be applied to."""
+        values = np.asarray(self.source.scores.values[self.index[which]])
+        return Rows(replace(self.source.scores, values=values), classes=self.source.classes)
 
     def predicted(self, p: NDArray[Any]) -> Rows:
         """The same samples with probabilities that a map gave them; these need no check."""
@@ -106,7 +107,7 @@ class EvaluationSet:
         """Uncalibrated probabilities."""
         from mixnmatch.maps.trivial import Identity
 
-        return Identity(logits=self.source.scores.logits)._fit_source(self.source).predict_proba(self.scores())
+        return Identity(logits=self.source.scores.logits)._fit_source(self.source).predict_proba(self.given())
 
     def losses(self, p: NDArray[Any]) -> SampleLosses:
         """Losses of predictions, n x L."""

@@ -323,7 +323,7 @@ def _evaluate(unfitted: CalibrationMap, part: Rows, rows: EvaluationSet) -> tupl
     from mixnmatch.evaluation.error import calibration_error
 
     fitted = calibration_map(clone(unfitted, safe=False))._fit_source(part)
-    p = fitted.predict_proba(rows.scores())
+    p = fitted.predict_proba(rows.given())
     losses = rows.losses(p)
     means = [float(np.average(v, weights=rows.weight)) for v in (losses.nll, losses.brier, losses.right)]
     error = calibration_error(rows.predicted(p))
