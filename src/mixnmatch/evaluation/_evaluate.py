@@ -330,7 +330,7 @@ def _error(side: Rows, collected: Any, asked: _Asked) -> Any:
         value, noise = metric.estimator(outcomes, metric.norm), float(np.average(z * (1 - z), weights=weight))
     ends, p_value = None, None
     if asked.interval:
-        ends, p_value = errors.infer_one_dimensional(metric, outcomes, rng, asked.confidence)
+        ends, p_value = errors.infer_one_dimensional(metric, value, outcomes, rng, asked.confidence)
     return errors.result_of(
         metric, value, name=asked.name, n=outcomes.n, noise=noise, ends=ends, p_value=p_value,
         confidence=asked.confidence,
