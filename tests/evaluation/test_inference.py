@@ -1,12 +1,17 @@
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
+from mixnmatch.evaluation._binning import bin_linearly
+from mixnmatch.evaluation.error import calibration_error
 from mixnmatch.evaluation.estimators import ESTIMATORS, Histogram, ResidualKernel, Smooth, Sweep
 from mixnmatch.evaluation.inference import (
+    agreeing_interval,
     bootstrap_interval,
     calibration_test,
     cluster_inference,
     inverted_interval,
+    largest_mean_difference,
     normal_quantile,
     rank_p_value,
 )
@@ -129,3 +134,70 @@ def test_small_parts():
     assert low == 0
     assert high >= 0.1
     assert bootstrap_interval(0.1, np.linspace(0.08, 0.12, 101), 0.01)[0] > 0.07
+
+
+def test_all_right_is_no_proof_of_a_small_error():
+    """The upper end is never below what Clopper and Pearson allow for the mean difference."""
+    sure = Outcomes(np.full(100, 0.999), np.ones(100, dtype=np.int8))
+    low, high = inverted_interval(sure, ResidualKernel(), 1, np.random.default_rng(0))
+    assert low == 0
+    assert high == pytest.approx(0.999 - 0.025 ** (1 / 100), abs=1e-9)
+    rare = Outcomes(np.full(100, 0.001), np.zeros(100, dtype=np.int8))
+    assert inverted_interval(rare, ResidualKernel(), 1, np.random.default_rng(0))[1] == pytest.approx(high, abs=1e-9)
+    assert inverted_interval(sure, ResidualKernel(), 2, np.random.default_rng(0))[1] == pytest.approx(high**2, abs=1e-9)
+    assert inverted_interval(sure, Smooth(), 1, np.random.default_rng(0))[1] >= high - 1e-9
+    weighted = Outcomes(sure.z, sure.y, np.full(100, 7.0))
+    assert inverted_interval(weighted, ResidualKernel(), 1, np.random.default_rng(0))[1] == pytest.approx(
+        high, abs=1e-9
+    )
+    clusters = np.arange(100) // 4
+    upper = cluster_inference(sure, clusters, 1, np.random.default_rng(0), resamples=50)[1][1]
+    assert upper == pytest.approx(0.999 - 0.025 ** (1 / 25), abs=1e-9)
+
+
+def test_the_mean_difference_is_of_the_less_likely_outcome():
+    rng = np.random.default_rng(1)
+    z = rng.choice([0.01, 0.99], 2000)
+    y = (rng.random(2000) < z).astype(np.int8)
+    grid = bin_linearly(z, y)
+    wrong = int((y != (z > 0.5)).sum())
+    exact = binomtest(wrong, 2000).proportion_ci(0.95, method="exact")
+    found = largest_mean_difference(grid, 2000, 0.95)
+    assert found == pytest.approx(max(exact.high - 0.01, 0.01 - exact.low), abs=1e-9)
+    assert found < 0.4 * largest_mean_difference(grid, 2000, 0.95, folded=False)
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+@pytest.mark.parametrize(
+    ("options", "n_classes"),
+    [
+        ({}, 2),
+        ({"norm": 2}, 2),
+        ({"estimator": "histogram"}, 2),
+        ({"estimator": "kde-residual-debiased"}, 2),
+        ({"estimator": "smooth"}, 2),
+        ({"notion": "class-wise"}, 3),
+    ],
+)
+def test_interval_estimate_and_test_agree(options, n_classes, level):
+    rng = np.random.default_rng(2)
+    verdicts = set()
+    for n, slope in ((5, 1.0), (60, 0.7), (60, 0.9), (200, 0.8), (200, 1.0)):
+        p = rng.dirichlet(np.ones(n_classes), n)
+        blurred = slope * p + (1 - slope) / n_classes
+        y = (blurred.cumsum(axis=1)[:, :-1] < rng.random((n, 1))).sum(axis=1)
+        found = calibration_error(p, y, interval=True, confidence=level, **options)
+        low, high = found.interval
+        assert low <= found <= high
+        assert (low > 0) == (found.p_value <= 1 - level)
+        verdicts.add(low > 0)
+    assert False in verdicts
+
+
+def test_agreeing_interval():
+    assert agreeing_interval((0.1, 0.2), 0.15, 0.3) == (0.0, 0.2)
+    assert agreeing_interval((0.1, 0.2), 0.15, 0.05) == (0.1, 0.2)
+    assert agreeing_interval((0.1, 0.2), 0.05, 0.01) == (0.05, 0.2)
+    assert agreeing_interval((0.0, 0.2), 0.3, 0.01) == (pytest.approx(3e-4), 0.3)
+    assert agreeing_interval((0.0, 0.2), -0.1, np.nan) == (0.0, 0.2)
+    assert agreeing_interval((0.1, 0.2), 0.15, 0.1, confidence=0.9) == (0.1, 0.2)

@@ -12,6 +12,7 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import add
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import read_scores
+from mixnmatch.evaluation._bounded import HALF_SQUARED_ERROR, NOT_NEGATIVE, PROPORTION, SQUARED_ERROR, Bounds
 from mixnmatch.evaluation._means import MeanEstimate, Moments, check_confidence
 from mixnmatch.evaluation.gain import CalibrationGain, gain_from, gain_rows
 from mixnmatch.evaluation.scores import accuracy_rows, brier_rows, half_brier_rows, log_loss_rows, moments_statistic
@@ -76,6 +77,9 @@ class _MeanAccumulator(Accumulator):
     def _rows(self, block: Block) -> NDArray[np.float64]:
         raise NotImplementedError
 
+    def _bounds(self) -> Bounds:
+        raise NotImplementedError
+
     def update(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
         """Take in a batch of scores and labels."""
         source = self._read(scores, y, sample_weight)
@@ -84,8 +88,13 @@ class _MeanAccumulator(Accumulator):
     def compute(self) -> MeanEstimate:
         """The mean of all rows so far, with its standard error."""
         moments: Moments = self._seen()
-        error = float(np.sqrt(moments.covariance()[0, 0]))
-        return MeanEstimate(float(moments.means()[0]), standard_error=error, **_size(moments, self.confidence))
+        return MeanEstimate(
+            float(moments.means()[0]),
+            standard_error=float(np.sqrt(moments.covariance()[0, 0])),
+            bounds=self._bounds(),
+            effective_size=float(moments.effective_sizes()[0]),
+            **_size(moments, self.confidence),
+        )
 
 
 class BrierAccumulator(_MeanAccumulator):
@@ -114,6 +123,9 @@ class BrierAccumulator(_MeanAccumulator):
     def _rows(self, block: Block) -> NDArray[np.float64]:
         return half_brier_rows(block) if self.scale_by_half else brier_rows(block)
 
+    def _bounds(self) -> Bounds:
+        return HALF_SQUARED_ERROR if self.scale_by_half else SQUARED_ERROR
+
 
 class LogLossAccumulator(_MeanAccumulator):
     """Streaming :func:`log_loss`.
@@ -133,6 +145,9 @@ class LogLossAccumulator(_MeanAccumulator):
     def _rows(self, block: Block) -> NDArray[np.float64]:
         return log_loss_rows(block, self.eps)
 
+    def _bounds(self) -> Bounds:
+        return NOT_NEGATIVE
+
 
 class AccuracyAccumulator(_MeanAccumulator):
     """Streaming :func:`accuracy`.
@@ -145,6 +160,9 @@ class AccuracyAccumulator(_MeanAccumulator):
 
     def _rows(self, block: Block) -> NDArray[np.float64]:
         return accuracy_rows(block)
+
+    def _bounds(self) -> Bounds:
+        return PROPORTION
 
 
 class CalibrationGainAccumulator(Accumulator):

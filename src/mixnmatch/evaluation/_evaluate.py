@@ -13,6 +13,14 @@ from mixnmatch._engine import door
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch.evaluation import error as errors
+from mixnmatch.evaluation._bounded import (
+    HALF_SQUARED_ERROR,
+    NOT_NEGATIVE,
+    PROBABILITY,
+    PROPORTION,
+    SQUARED_ERROR,
+    Bounds,
+)
 from mixnmatch.evaluation._clusters import read_clusters
 from mixnmatch.evaluation._means import MeanEstimate, Moments, check_confidence, clustered_covariance
 from mixnmatch.evaluation._sums import ErrorSums, error_statistic, why_not_sums
@@ -50,6 +58,15 @@ METRICS: dict[str, Callable[[Block], Floats]] = {
     "log_loss": log_loss_rows,
     "brier_score": brier_rows,
     "half_brier_score": half_brier_rows,
+}
+BOUNDS: dict[str, Bounds] = {
+    "accuracy": PROPORTION,
+    "mean_confidence": PROBABILITY,
+    "mean_probability": PROBABILITY,
+    "base_rate": PROPORTION,
+    "log_loss": NOT_NEGATIVE,
+    "brier_score": SQUARED_ERROR,
+    "half_brier_score": HALF_SQUARED_ERROR,
 }
 FOR_TWO = ("mean_probability", "base_rate")
 DEFAULT = ("calibration_error", "accuracy", "mean_confidence", "log_loss", "brier_score")
@@ -236,18 +253,22 @@ def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation
     moments, collected, values = found[0], found[1:-1], found[-1]
     k = len(asked.means)
     size: dict[str, Any] = {"n_rows": moments.n_rows, "n_groups": None, "confidence": asked.confidence}
-    means, covariance = moments.means(), moments.covariance()
+    means, covariance, effective = moments.means(), moments.covariance(), moments.effective_sizes()
     if clusters is not None:
         kept = slice(None) if tables.weight is None else tables.weight > 0
         weight = None if tables.weight is None else tables.weight[kept]
         covariance, size["n_groups"] = clustered_covariance(np.concatenate(values, axis=1), weight, clusters[kept])
+        effective = moments.effective_sizes(covariance, size["n_groups"])
     made = []
     for number, (side, sums) in enumerate(zip(sides, collected, strict=True)):
         at = number * k
         results: dict[str, Any] = {
-            name: MeanEstimate(float(means[at + j]), standard_error=_root(covariance[at + j, at + j]), **size)
-            for j, name in enumerate(asked.means)
-        }
+            name: MeanEstimate(
+                float(means[j]), standard_error=_root(covariance[j, j]), bounds=BOUNDS.get(name),
+                effective_size=float(effective[j]), **size,
+            )
+            for j, name in enumerate(asked.means, start=at)
+        }  # fmt: skip
         if "calibration_error" in asked.metrics:
             results["calibration_error"] = _error(side, sums, asked)
         made.append(Evaluation({name: results[name] for name in asked.metrics}, moments.n_rows, tables.n_classes))
@@ -309,7 +330,7 @@ def _error(side: Rows, collected: Any, asked: _Asked) -> Any:
         value, noise = metric.estimator(outcomes, metric.norm), float(np.average(z * (1 - z), weights=weight))
     ends, p_value = None, None
     if asked.interval:
-        ends, p_value = errors.infer_one_dimensional(metric, outcomes, rng, asked.confidence)
+        ends, p_value = errors.infer_one_dimensional(metric, value, outcomes, rng, asked.confidence)
     return errors.result_of(
         metric, value, name=asked.name, n=outcomes.n, noise=noise, ends=ends, p_value=p_value,
         confidence=asked.confidence,

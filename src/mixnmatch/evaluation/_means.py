@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.scores import is_number
+from mixnmatch.evaluation._bounded import Bounds, bounded_interval
 
 Floats = NDArray[np.float64]
 
@@ -78,6 +79,20 @@ class Moments:
         centred[np.diag_indices_from(centred)] = np.maximum(np.diag(centred), 0.0)
         return centred * (self.n_rows / (self.n_rows - 1) / self.weight**2)
 
+    def effective_sizes(self, clustered: Floats | None = None, n_groups: int = 0) -> Floats:
+        """Samples of equal weight that would know each mean as well: Kish's number, divided by the design effect.
+
+        ``clustered`` is the covariance of the means between clusters. Where nothing varies it says nothing of how much
+        samples of a cluster have in common, and each of the ``n_groups`` clusters counts as one sample.
+        """
+        kish = np.full(len(self.sums), self.weight**2 / self.weight_squares)
+        if clustered is None:
+            return kish
+        alone, together = np.diag(self.covariance()), np.diag(clustered)
+        varies = together > 1e-24 * np.maximum(self.means() ** 2, 1e-300)
+        effect = np.where(varies, alone / np.where(varies, together, 1.0), n_groups / kish)
+        return np.asarray(kish * np.minimum(effect, 1.0))
+
 
 def _products(a: Floats, b: Floats) -> Floats:
     # Not by BLAS: its threads would wait for work at the cost of ours.
@@ -132,12 +147,18 @@ class MeanEstimate(float):
         Rows of positive weight.
     n_groups : int or None
         Groups, where rows were grouped.
+    bounds : Bounds or None
+        Range of the quantity, where it has one.
+    effective_size : float or None
+        Rows of equal weight that would know the mean as well; ``n_rows`` if None.
     """
 
     standard_error: float
     confidence: float
     n_rows: int
     n_groups: int | None
+    bounds: Bounds | None = None
+    effective_size: float | None = None
 
     def __new__(cls, value: float, **attributes: Any) -> Self:
         """Make the float and attach what it knows."""
@@ -151,13 +172,26 @@ class MeanEstimate(float):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Student t interval at ``confidence``."""
+        """Interval at ``confidence``: within the range of a bounded quantity, otherwise Student's t interval.
+
+        Proportions have the interval of Clopper and Pearson, other bounded quantities one of the same kind (see
+        :func:`mixnmatch.evaluation._bounded.bounded_interval`). Where only one end is bounded, as for the log loss, the
+        t interval ends there.
+        """
         from scipy.special import stdtrit
 
         if not (math.isfinite(self) and math.isfinite(self.standard_error)):
             return math.nan, math.nan
+        bounds = self.bounds
+        if bounds is not None and math.isfinite(bounds.high):
+            size = self.n_rows if self.effective_size is None else self.effective_size
+            degrees = size - 1 if self.n_groups is None else self.n_groups - 1
+            return bounded_interval(
+                float(self), self.standard_error, bounds, size=size, degrees=degrees, confidence=self.confidence
+            )
         reach = float(stdtrit(self._degrees, 0.5 + self.confidence / 2)) * self.standard_error
-        return float(self) - reach, float(self) + reach
+        low = float(self) - reach
+        return low if bounds is None else max(low, bounds.low), float(self) + reach
 
     @property
     def p_value(self) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 
 from mixnmatch.evaluation._binning import Floats, Grid
 from mixnmatch.evaluation.kde import Smoother, fit_grid, rule_of_thumb, spectrum
+from mixnmatch.maps._solve import Point, newton
 
 # Bandwidths that are tried, as multiples of the rule of thumb, and the price of variance in choosing one.
 MULTIPLES: Final = (0.35, 0.7, 1.0, 1.4)
@@ -33,7 +34,7 @@ class ResidualCurve:
     grid : Grid
         The sample, on as many nodes as the bandwidths need.
     values : array of shape (..., nodes)
-        Estimate of r. Its weighted mean is exactly mean(y) - mean(z).
+        Estimate of r. Its weighted mean is exactly mean(y) - mean(z), and z + r(z) is between 0 and 1.
     signal : array of shape (...)
         The larger of two statistics of "r is not zero": the score test of the logistic start (mean 2 if r = 0) and the
         signal-to-noise ratio of the kernel smoother times 1.5.
@@ -52,7 +53,17 @@ class ResidualCurve:
         return np.maximum(1.0 - 1.0 / np.maximum(self.signal, 1.0), 0.0)
 
     def error(self, *, norm: int = 1, debiased: bool = False) -> Floats:
-        """Calibration error of the curve, integrated over the sample."""
+        r"""Calibration error of the curve, integrated over the sample.
+
+        Notes
+        -----
+        Since :math:`\pi = z + r` is a probability with the mean of y, the plain value obeys the bounds of the true
+        error: for d = 1 it is at least :math:`|\bar y - \bar z|` and at most
+        :math:`\min(\bar y + \bar z,\ 2 - \bar y - \bar z)`; for d = 2 at least :math:`(\bar y - \bar z)^2` and, by
+        :math:`(\pi - z)^2 \le \pi + z^2`, at most
+        :math:`\min(\bar y + \overline{z^2},\ 1 - \bar y + \overline{(1 - z)^2})`. The noise-corrected value is never
+        above the plain one.
+        """
         grid = self.grid
         if norm not in (1, 2):
             msg = f"norm must be 1 or 2 for kernel estimators, got {norm!r}"
@@ -71,13 +82,14 @@ def residual_curve(grid: Grid, *, kernel: str = "triweight") -> ResidualCurve:
 
     Notes
     -----
-    1. The start is logistic recalibration, :math:`\pi_0(z) = \sigma(a + b\,\mathrm{logit}\,z)`, by Newton steps with a
-       penalty :math:`(b - 1)^2 / 2` [1]_. It keeps the mean of y.
+    1. The start is logistic recalibration, :math:`\pi_0(z) = \sigma(a + b\,\mathrm{logit}\,z)`, with a penalty
+       :math:`(b - 1)^2 / 2` on the log-likelihood [1]_. It keeps the mean of y.
     2. What it leaves, :math:`e = y - \pi_0(z)`, is smoothed by :math:`l(z) = \sum_i K(z - z_i)\, e_i / q(z_i)` with
        :math:`q(z) = \sum_i K(z - z_i)`. The sum of l over the sample is the sum of e: the mean is kept again [2]_.
     3. The bandwidth is, of the multiples 0.35, 0.7, 1 and 1.4 of the rule of thumb, the one with the largest
        :math:`\sum l^2 - 3 \sum \mathrm{Var}\, l` (an estimate of risk).
-    4. :math:`r = \pi_0 - z + \lambda^2 l` with :math:`\lambda^2 = (1 - 0.5 \sum \mathrm{Var}\,l / \sum l^2)_+`.
+    4. :math:`\pi = \pi_0 + \lambda^2 l` with :math:`\lambda^2 = (1 - 0.5 \sum \mathrm{Var}\,l / \sum l^2)_+`, projected
+       on the curves that are possible, those between 0 and 1 with the mean of y: :math:`r = [\pi + c]_0^1 - z`.
 
     With growing n the kernel part takes over where the start is wrong, so that the curve is consistent for any smooth
     calibration function; where the start is right it costs little.
@@ -91,8 +103,7 @@ def residual_curve(grid: Grid, *, kernel: str = "triweight") -> ResidualCurve:
     grid = fit_grid(grid, rule * MULTIPLES[1], nodes_a_bandwidth=8)
     start = _logistic_start(grid) - grid.nodes
     rest, multiple, ratio = _kernel_part(grid, start, rule, kernel)
-    values = start + rest
-    values = values + (grid.residual - grid.count * values).sum(axis=-1, keepdims=True) / grid.total
+    values = _possible(grid, start + rest + grid.nodes) - grid.nodes
     signal = np.maximum(_score_statistic(grid), 1.5 * ratio)
     return ResidualCurve(grid, values, signal, multiple * rule)
 
@@ -133,23 +144,71 @@ def _logits(nodes: Floats) -> Floats:
     return np.asarray(np.log(inside / (1 - inside)))
 
 
-def _logistic_start(grid: Grid, steps: int = 6) -> Floats:
-    """Probabilities at the nodes of the logistic recalibration, fitted from a = 0, b = 1 by damped Newton steps."""
-    logit = _logits(grid.nodes)
+def _possible(grid: Grid, probability: Floats) -> Floats:
+    """The nearest curves (in the mean square over the sample) between 0 and 1 that have the mean of the outcomes.
+
+    They are the given ones moved by a constant and clipped. The mean grows with the constant: it is bracketed, then
+    found by Newton steps, for which a bisection stands in where they leave the bracket.
+    """
+    share = grid.count / grid.total
+    aim = np.clip(_sum(grid.outcome) / grid.total, 0.0, 1.0)
+    low = -np.max(probability, axis=-1, keepdims=True)
+    high = 1.0 - np.min(probability, axis=-1, keepdims=True)
+    shift = np.clip(aim - _sum(share * probability), low, high)
+    for _ in range(60):
+        moved = probability + shift
+        excess = _sum(share * np.clip(moved, 0.0, 1.0)) - aim
+        if np.all(np.abs(excess) <= 1e-15):
+            break
+        low, high = np.where(excess < 0, shift, low), np.where(excess > 0, shift, high)
+        step = shift - excess / np.maximum(_sum(share * ((moved > 0) & (moved < 1))), 1e-300)
+        shift = np.where((step > low) & (step < high), step, 0.5 * (low + high))
+    return np.asarray(np.clip(probability + shift, 0.0, 1.0))
+
+
+def _logistic_start(grid: Grid) -> Floats:
+    """Probabilities at the nodes of the logistic recalibration, by damped Newton steps from a = 0, b = 1.
+
+    Where all outcomes are equal the likelihood has no maximum, but the curve has a limit: 0 or 1 everywhere.
+    """
+    shape = grid.count.shape
+    count, outcome = grid.count.reshape(-1, shape[-1]), grid.outcome.reshape(-1, shape[-1])
+    total, positive = count.sum(axis=-1), outcome.sum(axis=-1)
+    none, every = positive <= 1e-12 * total, positive >= (1 - 1e-12) * total
+    probability = np.broadcast_to(np.where(every, 1.0, 0.0)[:, None], count.shape).copy()
+    mixed = ~(none | every)
+    if mixed.any():
+        probability[mixed] = _fitted_logistic(count[mixed], outcome[mixed], _logits(grid.nodes))
+    return probability.reshape(shape)
+
+
+def _fitted_logistic(count: Floats, outcome: Floats, logit: Floats) -> Floats:
+    """Probabilities at the nodes for K problems, of shape (K, nodes)."""
     design = np.stack([np.ones_like(logit), logit, logit * logit], axis=-1)
-    intercept = np.zeros(grid.total.shape)
-    slope = np.ones(grid.total.shape)
-    probability = np.broadcast_to(grid.nodes, grid.count.shape)
-    for _ in range(steps):
-        error = (grid.outcome - grid.count * probability) @ design[:, :2]
-        weight = (grid.count * np.maximum(probability * (1 - probability), 1e-4)) @ design
-        g0, g1 = error[..., :1], error[..., 1:] - SLOPE_PENALTY * (slope - 1)
-        h00, h01, h11 = weight[..., :1], weight[..., 1:2], weight[..., 2:] + SLOPE_PENALTY
+
+    def score(theta: Floats) -> Floats:
+        return np.asarray(theta[:, :1] + theta[:, 1:] * logit)
+
+    def at(theta: Floats) -> Point:
+        eta, excess = score(theta), theta[:, 1] - 1.0
+        small = np.exp(-np.abs(eta))
+        probability = np.where(eta >= 0, 1.0, small) / (1.0 + small)
+        loss = count * (np.maximum(eta, 0.0) + np.log1p(small)) - outcome * eta
+        gradient = (count * probability - outcome) @ design[:, :2]
+        gradient[:, 1] += SLOPE_PENALTY * excess
+        curvature = (count * (small / (1.0 + small) ** 2)) @ design
+        curvature[:, 2] += SLOPE_PENALTY
+        return Point(theta, loss.sum(axis=-1) + 0.5 * SLOPE_PENALTY * excess**2, gradient, curvature)
+
+    def step(point: Point) -> Floats:
+        (g0, g1), (h00, h01, h11) = point.gradient.T, point.curvature.T
         determinant = np.maximum(h00 * h11 - h01 * h01, 1e-300)
-        intercept = intercept + np.clip((h11 * g0 - h01 * g1) / determinant, -1.5, 1.5)
-        slope = slope + np.clip((h00 * g1 - h01 * g0) / determinant, -1.0, 1.0)
-        probability = 1.0 / (1.0 + np.exp(-np.clip(intercept + slope * logit, -40.0, 40.0)))
-    return np.asarray(probability)
+        return np.asarray(np.stack([h01 * g1 - h11 * g0, h01 * g0 - h00 * g1], axis=-1) / determinant[:, None])
+
+    start = np.broadcast_to([0.0, 1.0], (len(count), 2))
+    weight = float(count.sum(axis=-1).max())
+    eta = score(newton(at, at(start), step, weight=weight, unseen=True).point.theta)
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(eta, -700.0, 700.0))))
 
 
 def _score_statistic(grid: Grid) -> Floats:

@@ -222,7 +222,8 @@ def calibration_error(
     average : "mean" or "frequency"
         Weights of the classes in the class-wise notion.
     interval : bool
-        Whether to find a confidence interval and to test "it is calibrated".
+        Whether to find a confidence interval and to test "it is calibrated". The interval contains the estimate, and
+        0 just when the p-value is above 1 - confidence.
     clusters : array of shape (n,), optional
         Samples of the same cluster (a patient, a video) depend on each other: intervals and tests resample clusters.
         Top-label and binary only. Below 20 clusters there is a warning, a single one is refused.
@@ -381,9 +382,9 @@ def _infer(
         if clusters is not None:
             assert isinstance(outcomes, Outcomes)
             p_value, ends = inference.cluster_inference(outcomes, clusters, metric.norm, rng, confidence=confidence)
-            return ends, p_value
+            return inference.agreeing_interval(ends, value, p_value, confidence=confidence), p_value
         counted = outcomes.counted() if isinstance(outcomes, Outcomes) else outcomes
-        return infer_one_dimensional(metric, counted, rng, confidence)
+        return infer_one_dimensional(metric, value, counted, rng, confidence)
     if clusters is not None:
         msg = f'clusters are for the notions "top-label" and "binary", got {metric.notion!r}'
         raise ValueError(msg)
@@ -393,17 +394,24 @@ def _infer(
         if math.isnan(found.p_value):  # blocks too few or too much alike to say how far they spread
             return None, None
         width = inference.normal_quantile(0.5 + 0.5 * confidence) * found.standard_error
-        return (max(found.value - width, 0.0), max(found.value + width, 0.0)), found.p_value
+        ends = max(found.value - width, 0.0), max(found.value + width, 0.0)
+        return inference.agreeing_interval(ends, value, found.p_value, confidence=confidence), found.p_value
     return _resample_rows(metric, value, scores, labels, weight, confidence, rng)
 
 
 def infer_one_dimensional(
-    metric: CalibrationMetric, outcomes: Outcomes | BinnedOutcomes, rng: np.random.Generator, confidence: float
-) -> tuple[tuple[float, float] | None, float | None]:
+    metric: CalibrationMetric,
+    value: float,
+    outcomes: Outcomes | BinnedOutcomes,
+    rng: np.random.Generator,
+    confidence: float,
+) -> tuple[tuple[float, float], float]:
     """Interval of the error of one confidence for each sample, and the p-value of "it is calibrated"."""
     p_value = inference.calibration_test(outcomes, metric.estimator, metric.norm, rng)
-    ends = inference.inverted_interval(outcomes, metric.estimator, metric.norm, rng, confidence=confidence)
-    return ends, p_value
+    ends = inference.inverted_interval(
+        outcomes, metric.estimator, metric.norm, rng, confidence=confidence, p_value=p_value
+    )
+    return inference.agreeing_interval(ends, value, p_value, confidence=confidence), p_value
 
 
 def _resample_rows(

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
+from mixnmatch.evaluation._bounded import clopper_pearson
+from mixnmatch.evaluation._means import Moments, clustered_covariance
 from mixnmatch.evaluation._sums import BinnedOutcomes
 from mixnmatch.evaluation.adaptive import ResidualCurve, residual_curve
 from mixnmatch.evaluation.estimators import Estimator, GridEstimator, Histogram, Norm, Smooth, Sweep
@@ -26,6 +28,8 @@ INTERVAL_STEPS: Final = 11
 STATISTIC_MULTIPLE: Final = 1.4
 # Tails are this much thinner than nominal: quantiles of few resamples and the estimated curve are not exact.
 TAIL: Final = 0.6
+# Where a test rejects and its inversion reaches 0 all the same, the lower end is this part of the estimate.
+LEAST_PART: Final = 1e-3
 # Above this many draws outcomes are resampled on the nodes instead of row by row.
 MOST_DRAWS: Final = 50_000_000
 # Above this many rows the outcomes on a node are drawn from a normal distribution.
@@ -120,6 +124,7 @@ def inverted_interval(
     *,
     confidence: float = 0.95,
     resamples: int = INTERVAL_RESAMPLES,
+    p_value: float | None = None,
 ) -> tuple[float, float]:
     r"""Interval for the population's calibration error by inverting a test.
 
@@ -129,10 +134,16 @@ def inverted_interval(
     :math:`t \ge 0`, samples of the size at hand are drawn (confidences from the sample, outcomes from
     :math:`z + t \hat r(z)`), and the residual kernel statistic of each is computed. The interval holds the errors of
     those t for which the observed statistic is between the lower and the upper quantile. Noise that inflates the
-    statistic inflates it in the draws as well, so that nothing has to be debiased, and 0 is in the interval just when
-    the statistic does not reject calibration.
+    statistic inflates it in the draws as well, so that nothing has to be debiased.
 
-    The interval is about the error itself. A biased estimate, such as a histogram's of few samples, may lie outside.
+    Where the lower end is 0 although ``p_value``, that of :func:`calibration_test`, rejects calibration at the level
+    1 - confidence, it is taken from the inversion of a one-sided test of that level.
+
+    The upper end is at least the largest error that Clopper and Pearson's interval of the error rate allows, see
+    :func:`largest_mean_difference`: where all outcomes are equal no curve has been seen along which to search.
+
+    The interval is about the error itself. A biased estimate, such as a histogram's of few samples, may lie outside:
+    see :func:`agreeing_interval`.
     """
     fine = _grid(outcomes)
     rule = float(rule_of_thumb(fine)) * STATISTIC_MULTIPLE
@@ -147,18 +158,56 @@ def inverted_interval(
     steps = np.linspace(0.0, 1.0, INTERVAL_STEPS) ** 1.5 * ((error + 4 * standard) / max(error, 1e-12))
     tail = 0.5 * (1 - confidence) * TAIL
     draws = _Draws(share, size, resamples, rng)
-    sizes, low, high = [], [], []
+    sizes, quantiles = [], []
     for step in steps:
         probability = np.clip(grid.nodes + step * curve, 0.0, 1.0)
         sizes.append(functional(Grid(share, share * probability)))
         drawn = statistic(draws.with_probability(probability))
-        quantiles = np.quantile(drawn, [tail, 1 - tail])
-        low.append(quantiles[0])
-        high.append(quantiles[1])
-    values, low_edge, high_edge = (np.maximum.accumulate(np.asarray(v)) for v in (sizes, low, high))
-    lower = 0.0 if high_edge[0] >= observed else float(np.interp(observed, high_edge, values))
-    upper = float(np.interp(observed, low_edge, values))
-    return lower, max(upper, lower)
+        quantiles.append(np.quantile(drawn, [tail, 1 - tail, confidence]))
+    values, edges = np.maximum.accumulate(sizes), np.maximum.accumulate(quantiles).T
+    upper, lower, rejecting = (float(np.interp(observed, edge, values)) for edge in edges)
+    lower = 0.0 if edges[1][0] >= observed else lower
+    if lower == 0 and p_value is not None and rejects(p_value, confidence) and edges[2][0] < observed:
+        lower = rejecting
+    folded = norm != "max" and not isinstance(estimator, Smooth)
+    difference = largest_mean_difference(fine, size, confidence, folded=folded)
+    return lower, max(upper, lower, difference if norm == "max" else difference ** int(norm))
+
+
+def rejects(p_value: float, confidence: float) -> bool:
+    """Whether a test rejects at the level that belongs to a confidence."""
+    return p_value <= 1 - confidence + 1e-12
+
+
+def agreeing_interval(
+    ends: tuple[float, float], value: float, p_value: float, *, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Make an interval agree with its estimate and its test.
+
+    It contains the estimate, and its lower end is 0 just when the test does not reject at the level 1 - confidence. (An
+    estimate of exactly 0 stays inside even if the test rejects; of one below 0, which is no error, 0 counts.)
+    """
+    value = max(value, 0.0)
+    low, high = min(ends[0], value), max(ends[1], value)
+    if not rejects(p_value, confidence):
+        return 0.0, high
+    return max(low, LEAST_PART * value), high
+
+
+def largest_mean_difference(grid: Grid, size: float, confidence: float, *, folded: bool = True) -> float:
+    r"""Largest difference between mean outcome and mean confidence that the data allow, by Clopper and Pearson.
+
+    Notes
+    -----
+    With ``folded`` the outcome is "the more likely of the two did not happen", the confidence that of it,
+    :math:`\min(z, 1 - z)`. The calibration error is at least the difference of their means, as it is for y and z, but
+    less of it is due to chance. For rare events, or confidences above one half, the two are the same.
+    """
+    upper_half = folded & (grid.nodes > 0.5)
+    rate = float(np.where(upper_half, grid.count - grid.outcome, grid.outcome).sum() / grid.count.sum())
+    expected = float(grid.count @ np.where(upper_half, 1 - grid.nodes, grid.nodes) / grid.count.sum())
+    low, high = clopper_pearson(min(max(rate, 0.0), 1.0), size, confidence)
+    return max(high - expected, expected - low)
 
 
 class _Draws:
@@ -255,8 +304,9 @@ def cluster_inference(
     -----
     The test flips the signs of the residuals of whole clusters (wild bootstrap), which keeps what happens within a
     cluster. The interval resamples clusters with replacement: quantiles of the resampled statistic around its mean are
-    put around the noise-corrected estimate; the lower end is 0 unless the test rejects. With few clusters (below about
-    20) both are rough.
+    put around the noise-corrected estimate; the lower end is 0 unless the test rejects. The upper end is at least that
+    of :func:`largest_mean_difference` for the effective number of samples, that number divided by the design effect of
+    the clusters. With few clusters (below about 20) both are rough.
     """
     if norm == "max":
         msg = 'clusters are for norm 1 and 2; for "max" leave them out'
@@ -281,8 +331,16 @@ def cluster_inference(
     values = np.asarray(drawn)
     tail = 0.5 * (1 - confidence) * TAIL
     low, high = np.quantile(values, [tail, 1 - tail]) - values.mean()
-    lower = 0.0 if p_value > 1 - confidence else max(0.0, centre - high)
-    return p_value, (float(lower), float(max(centre - low, lower)))
+    difference = largest_mean_difference(fine, _clustered_size(outcomes, cluster), confidence) ** int(norm)
+    ends = max(0.0, centre - float(high)), max(centre - float(low), difference)
+    return p_value, agreeing_interval(ends, centre, p_value, confidence=confidence)
+
+
+def _clustered_size(outcomes: Outcomes, cluster: NDArray[np.intp]) -> float:
+    """Effective number of samples for the rate at which the less likely of the two outcomes happens."""
+    surprise = np.where(outcomes.z > 0.5, 1 - outcomes.y, outcomes.y).astype(np.float64)[None]
+    covariance, n_clusters = clustered_covariance(surprise, outcomes.weight, cluster)
+    return float(Moments.of(surprise, outcomes.weight).effective_sizes(covariance, n_clusters)[0])
 
 
 def _bin_values(z: Floats, values: Floats, n_nodes: int) -> Floats:
@@ -297,11 +355,11 @@ def normal_quantile(level: float) -> float:
 def bootstrap_interval(
     value: float, resampled: Floats, p_value: float, *, confidence: float = 0.95
 ) -> tuple[float, float]:
-    """Basic bootstrap interval, its lower end at 0 unless the test rejects, its upper end no lower than the value.
+    """Basic bootstrap interval that agrees with its estimate and test, see :func:`agreeing_interval`.
 
     For problems of many dimensions, where there is no residual curve to invert a test along.
     """
     tail = 0.5 * (1 - confidence)
     low, high = np.quantile(resampled, [tail, 1 - tail])
-    lower = 0.0 if not p_value <= 1 - confidence else max(0.0, 2 * value - high)
-    return float(lower), float(max(2 * value - low, value, lower))
+    ends = max(0.0, float(2 * value - high)), float(2 * value - low)
+    return agreeing_interval(ends, value, p_value, confidence=confidence)

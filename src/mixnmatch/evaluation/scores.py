@@ -13,6 +13,7 @@ from mixnmatch._engine import door
 from mixnmatch._engine.along_rows import SHORT, picked, row_maxima, row_sums, winners
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows, refuse_dask
+from mixnmatch.evaluation._bounded import HALF_SQUARED_ERROR, NOT_NEGATIVE, PROPORTION, SQUARED_ERROR, Bounds
 from mixnmatch.evaluation._clusters import read_clusters
 from mixnmatch.evaluation._means import (
     MeanEstimate,
@@ -88,8 +89,10 @@ def brier_score(
     0.125
     """
     source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
-    rows = half_brier_rows if _is_halved(scale_by_half, source.n_classes) else brier_rows
-    return mean_over_rows(source, rows, read_clusters(source, clusters, groups), confidence)
+    rows, bounds = brier_rows, SQUARED_ERROR
+    if _is_halved(scale_by_half, source.n_classes):
+        rows, bounds = half_brier_rows, HALF_SQUARED_ERROR
+    return mean_over_rows(source, rows, read_clusters(source, clusters, groups), confidence, bounds)
 
 
 def log_loss(
@@ -147,7 +150,8 @@ def log_loss(
         msg = f"eps must be at least 0 and below 1, got {eps}"
         raise ValueError(msg)
     source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
-    return mean_over_rows(source, partial(log_loss_rows, eps=eps), read_clusters(source, clusters, groups), confidence)
+    clusters = read_clusters(source, clusters, groups)
+    return mean_over_rows(source, partial(log_loss_rows, eps=eps), clusters, confidence, NOT_NEGATIVE)
 
 
 def accuracy(
@@ -196,7 +200,7 @@ def accuracy(
     0.6666666666666666
     """
     source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
-    return mean_over_rows(source, accuracy_rows, read_clusters(source, clusters, groups), confidence)
+    return mean_over_rows(source, accuracy_rows, read_clusters(source, clusters, groups), confidence, PROPORTION)
 
 
 def _is_halved(scale_by_half: Any, n_classes: int) -> bool:
@@ -255,11 +259,22 @@ def accuracy_rows(block: Block) -> Floats:
 
 
 def mean_over_rows(
-    source: Rows, rows: Callable[[Block], Floats], clusters: Any = None, confidence: float = 0.95
+    source: Rows,
+    rows: Callable[[Block], Floats],
+    clusters: Any = None,
+    confidence: float = 0.95,
+    bounds: Bounds | None = None,
 ) -> MeanEstimate:
-    """Mean of a row quantity of one source."""
-    means, covariance, size = means_over_rows(source, rows, clusters, confidence)
-    return MeanEstimate(float(means[0]), standard_error=_root(covariance[0, 0]), **size)
+    """Mean of a row quantity of one source, which may have a known range."""
+    moments, covariance, size = _moments_over_rows(source, rows, clusters, confidence)
+    effective = moments.effective_sizes(None if clusters is None else covariance, size["n_groups"] or 0)
+    return MeanEstimate(
+        float(moments.means()[0]),
+        standard_error=_root(covariance[0, 0]),
+        bounds=bounds,
+        effective_size=float(effective[0]),
+        **size,
+    )
 
 
 def means_over_rows(
@@ -270,19 +285,26 @@ def means_over_rows(
     ``rows`` is called with a block of the source and those of the tables beside it, the same rows in each, and returns
     an array of shape (k, rows of the block), or one row of it.
     """
+    moments, covariance, size = _moments_over_rows(source, rows, clusters, confidence)
+    return moments.means(), covariance, size
+
+
+def _moments_over_rows(
+    source: Rows, rows: Callable[..., Floats], clusters: Any, confidence: float
+) -> tuple[Moments, Floats, dict[str, Any]]:
     check_confidence(confidence)
     if clusters is None:
         moments = source.total(moments_statistic, rows, block_bytes=source.light_bytes)
         size: dict[str, Any] = {"n_rows": moments.n_rows, "n_groups": None, "confidence": confidence}
-        return moments.means(), moments.covariance(), size
+        return moments, moments.covariance(), size
     refuse_dask(source, "clusters of samples need a loss for each sample in memory", "leave clusters out")
     codes, weight = clusters, source.weight
     if weight is not None and not weight.all():  # blocks leave such rows out
         codes, weight = np.unique(codes[weight > 0], return_inverse=True)[1].reshape(-1), weight[weight > 0]
     values = np.concatenate(list(source.map_blocks(_row_values, rows)), axis=1)
-    means = values.mean(axis=1) if weight is None else values @ weight / weight.sum()
     covariance, n_groups = clustered_covariance(values, weight, codes)
-    return means, covariance, {"n_rows": values.shape[1], "n_groups": n_groups, "confidence": confidence}
+    size = {"n_rows": values.shape[1], "n_groups": n_groups, "confidence": confidence}
+    return Moments.of(values, weight), covariance, size
 
 
 def moments_statistic(block: Block, rows: Callable[..., Floats]) -> Moments:

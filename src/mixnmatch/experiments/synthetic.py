@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mixnmatch.evaluation._binning import Floats, bin_samples
 from mixnmatch.evaluation.estimators import ESTIMATORS, Estimator, GridEstimator, KernelDensity, ResidualKernel
-from mixnmatch.evaluation.inference import calibration_test, inverted_interval
+from mixnmatch.evaluation.inference import agreeing_interval, calibration_test, inverted_interval
 from mixnmatch.evaluation.notion import Outcomes
 
 Case = tuple[float, float]
@@ -229,8 +229,11 @@ def _coverage_of(case: Case, n: int, repetitions: int, norm: int, seed: int) -> 
     z, y = draw(case, n, repetitions, rng)
     ends, rejected = [], 0
     for a, b in zip(z, y, strict=True):
-        ends.append(inverted_interval(Outcomes(a, b), estimator, norm, rng))
-        rejected += calibration_test(Outcomes(a, b), estimator, norm, rng, resamples=99) <= 0.05
+        p_value = calibration_test(Outcomes(a, b), estimator, norm, rng, resamples=99)
+        found = inverted_interval(Outcomes(a, b), estimator, norm, rng, p_value=p_value)
+        value = estimator(Outcomes(a, b), norm)
+        ends.append(agreeing_interval(found, value, p_value))
+        rejected += p_value <= 0.05
     low, high = np.array(ends).T
     return {
         "beta0": case[0],

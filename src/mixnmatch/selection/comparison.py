@@ -14,6 +14,7 @@ from sklearn.base import clone
 from mixnmatch._engine import door
 from mixnmatch._engine.folds import check_folds, fold_of
 from mixnmatch._engine.rows import Rows
+from mixnmatch.evaluation._bounded import NOT_NEGATIVE, PROPORTION, SQUARED_ERROR
 from mixnmatch.evaluation._means import check_confidence
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
@@ -197,9 +198,9 @@ def _measure(
     result = MethodResult(
         name,
         gain=rows.gain(before, after, bool(fitted.injective), confidence),
-        nll=rows.mean(after.nll, confidence),
-        brier=rows.mean(after.brier, confidence),
-        accuracy=rows.mean(after.right, confidence),
+        nll=rows.mean(after.nll, confidence, NOT_NEGATIVE),
+        brier=rows.mean(after.brier, confidence, SQUARED_ERROR),
+        accuracy=rows.mean(after.right, confidence, PROPORTION),
         accuracy_change=rows.mean(after.right - before.right, confidence),
         winners_changed=float(rows.mean(changed, confidence)),
         accuracy_preserving=bool(fitted.accuracy_preserving),

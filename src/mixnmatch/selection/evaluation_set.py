@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch._engine.scores import Scores
+from mixnmatch.evaluation._bounded import Bounds
 from mixnmatch.evaluation._means import MeanEstimate, Moments
 from mixnmatch.evaluation.gain import CalibrationGain
 
@@ -120,9 +121,9 @@ class EvaluationSet:
         right = (winner == self.labels).astype(np.float64)
         return SampleLosses(np.einsum("ij,ij->i", error, error), nll, right, winner)
 
-    def mean(self, values: NDArray[np.float64], confidence: float) -> MeanEstimate:
-        """Weighted mean over samples, with its standard error."""
-        return MeanEstimate(**self._moments(values, confidence))
+    def mean(self, values: NDArray[np.float64], confidence: float, bounds: Bounds | None = None) -> MeanEstimate:
+        """Weighted mean over samples of a quantity that may have a known range, with its standard error."""
+        return MeanEstimate(**self._moments(values, confidence), bounds=bounds)
 
     def gain(
         self, before: SampleLosses, after: SampleLosses, injective: bool | None, confidence: float
@@ -140,4 +141,5 @@ class EvaluationSet:
             "n_rows": self.n,
             "n_groups": None,
             "confidence": confidence,
+            "effective_size": float(moments.effective_sizes()[0]),
         }
