@@ -347,3 +347,23 @@ def test_a_thousand_classes(folder, run):
     result = run("fit", "wide.npz", "-m", "ts", "-o", "cal.json")
     assert result.exit_code == 0
     assert max(map(len, result.stdout.splitlines())) <= 120
+
+
+def test_two_classes_have_one_notion_before_and_after(folder, run):
+    rng = np.random.default_rng(0)
+    log_odds = rng.normal(-3, 1.5, 3000)
+    y = (rng.random(3000) < 1 / (1 + np.exp(-log_odds))).astype(int)
+    p = 1 / (1 + np.exp(-(log_odds + 2.5)))
+    np.savez("one.npz", probs=p, labels=y)
+    np.savez("two.npz", probs=np.c_[1 - p, p], labels=y)
+    assert run("fit", "one.npz", "-o", "cal.json").exit_code == 0
+    found = [parsed(run("evaluate", name, "--map", "cal.json", "--json")) for name in ("one.npz", "two.npz")]
+    for side in ("before", "after"):
+        errors = [each[side]["calibration_error"] for each in found]
+        assert {error["notion"] for error in errors} == {"binary"}
+        assert errors[0]["value"] == pytest.approx(errors[1]["value"], abs=1e-9)
+    assert found[0]["after"]["mean_probability"]["value"] == pytest.approx(y.mean(), rel=0.05)
+    text = run("evaluate", "two.npz", "--map", "cal.json").stdout
+    assert "Calibration error: binary" in text
+    assert "mean probability of class 1" in text
+    assert "top-label" not in text

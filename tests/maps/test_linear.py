@@ -364,3 +364,19 @@ def test_mean_predictions_with_biases_are_the_class_frequencies():
     np.testing.assert_allclose(biased, frequency, atol=2e-3)
     plain = TemperatureScaling(logits=True).fit(logits, y).predict_proba(logits).mean(axis=0)
     assert np.abs(plain - frequency).max() > 0.05
+
+
+@pytest.mark.parametrize(
+    "name", ["ts", "ets", "platt", "beta", "vector", "matrix", "dirichlet", "svs", "sms", "bcts", "iop"]
+)
+def test_a_zero_that_was_never_seen_costs_less_than_30_nats(name):
+    """Scores of a model that is underconfident, so that slopes are steep, without zeros; then new ones with zeros."""
+    rng = np.random.default_rng(3)
+    p = rng.dirichlet(np.full(4, 0.3), 600)
+    p = np.maximum(p, 1e-9) / np.maximum(p, 1e-9).sum(axis=1, keepdims=True)
+    y = (p.cumsum(axis=1) < rng.random((600, 1))).sum(axis=1).clip(max=3)
+    soft = np.sqrt(p) / np.sqrt(p).sum(axis=1, keepdims=True)
+    new = np.array([[0.7, 0.3, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]])
+    q = calibrator(name).fit(soft, y).predict_proba(new)
+    assert -np.log(q.min()) < 30
+    np.testing.assert_allclose(q.sum(axis=1), 1, atol=1e-9)

@@ -23,6 +23,9 @@ SINGLE_TO = 200.0
 # Scores are brought to a common scale by temperature scaling, but by no more than this: log-probabilities of classes
 # that are nearly tied are all about -log L, and what is lost to rounding in them grows with the factor.
 STEEPEST_LINEAR = 1e4
+# Slopes multiply the logarithm of a zero. Of scores that are probabilities no class gets less than this, so that a zero
+# that the calibration set did not have costs at most 28 nats.
+LEAST_PROBABILITY = 1e-12
 
 
 class SoftmaxLinear(CalibrationMap):
@@ -107,6 +110,8 @@ class SoftmaxLinear(CalibrationMap):
         if x.dtype == np.float32 and not self._single_is_enough(x):
             x = x.astype(np.float64)
         block.kernels.linear_softmax_into(x, self.weight_, self.intercept_, out)
+        if block.form == "probabilities":
+            np.maximum(out, LEAST_PROBABILITY, out=out)
 
     def _single_is_enough(self, x: NDArray[Any]) -> bool:
         """Whether float32 gives probabilities to 1e-5: rounding must stay small beside 1 in what the softmax takes."""
@@ -123,4 +128,5 @@ class SoftmaxLinear(CalibrationMap):
         x = log_softmax(block.log_scores(self.probability_floor_).astype(np.float64))
         u = x @ self.weight_.T if self._full else x * self.weight_
         u += self.intercept_
-        return log_softmax(u)
+        logs = log_softmax(u)
+        return np.maximum(logs, np.log(LEAST_PROBABILITY)) if block.form == "probabilities" else logs
