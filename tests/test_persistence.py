@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import mixnmatch as mm
+from mixnmatch._documents import MOST_BYTES, checksum
 from mixnmatch._files import atomic_write
-from mixnmatch.persistence import MOST_BYTES, _checksum, read_header
+from mixnmatch.persistence import read_header
 from tests.conftest import make_problem, softmax
 
 HERE = Path(__file__).parent
@@ -38,7 +39,7 @@ def rewrite(path, change):
     document = json.loads(path.read_text())
     document.pop("sha256")
     change(document)
-    document["sha256"] = _checksum(document)
+    document["sha256"] = checksum(document)
     path.write_text(json.dumps(document))
 
 
@@ -160,7 +161,7 @@ def test_metadata_that_cannot_be_saved(saved, metadata, error):
     assert saved.read_bytes() == before
 
 
-def test_metadata_are_part_of_the_checksum(saved):
+def test_metadata_are_part_of_thechecksum(saved):
     mm.load(saved).save(saved, metadata={"model": "right"})
     saved.write_text(saved.read_text().replace("right", "wrong"))
     with pytest.raises(mm.persistence.MapFileError, match="edited or damaged"):

@@ -10,16 +10,25 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mixnmatch._files import atomic_write
+from mixnmatch._files import NotAPlainFileError, atomic_write, read_plain_file
 from mixnmatch._version import __version__
+
+# Larger files are refused before they are read.
+MOST_BYTES = 1 << 30
+# JSON nested deeper than this is refused; a composition of two maps is 4 deep, each further map adds 3.
+MOST_NESTING = 200
+
+
+def sealed(document: dict[str, Any]) -> bytes:
+    """The file of a document: its JSON with its checksum."""
+    content = json.dumps(document | {"sha256": checksum(document)}, indent=1, allow_nan=False)
+    return content.encode() + b"\n"
 
 
 def write_document(path: str | PathLike[str], document: dict[str, Any]) -> str:
     """Write a document with its checksum, atomically; returns the checksum."""
-    digest = checksum(document)
-    content = json.dumps(document | {"sha256": digest}, indent=1, allow_nan=False)
-    atomic_write(Path(path), content.encode() + b"\n")
-    return digest
+    atomic_write(Path(path), sealed(document))
+    return checksum(document)
 
 
 def read_document(
@@ -40,8 +49,11 @@ def read_document(
     error : type
         Kind of error to raise.
     """
-    raw = Path(path).read_bytes()
     name = os.fspath(path)
+    try:
+        raw = read_plain_file(Path(path), MOST_BYTES)
+    except NotAPlainFileError as found:
+        raise error(str(found)) from None
     try:
         document = json.loads(raw.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError):
@@ -49,6 +61,9 @@ def read_document(
         raise error(msg) from None
     if not isinstance(document, dict) or document.get("format") != form:
         msg = f"{name} is not a {what} of mixnmatch"
+        raise error(msg)
+    if nesting(document) > MOST_NESTING:
+        msg = f"{name} is nested more than {MOST_NESTING} levels deep, which no {what} is"
         raise error(msg)
     given = document.get("version")
     if not isinstance(given, int) or isinstance(given, bool) or given < 1:
@@ -67,6 +82,20 @@ def checksum(document: dict[str, Any]) -> str:
     """SHA-256 of a document, however it is laid out."""
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def nesting(document: Any) -> int:
+    """How many lists and tables are inside each other, counted without recursion."""
+    depth, level = 0, [document]
+    while level and depth <= MOST_NESTING:
+        level = [
+            item
+            for node in level
+            for item in (node.values() if isinstance(node, dict) else node)
+            if isinstance(item, dict | list)
+        ]
+        depth += 1
+    return depth
 
 
 def _finite(text: str) -> float:

@@ -220,6 +220,7 @@ def _decode_map(value: dict[str, Any]) -> CalibrationMap:
     if not isinstance(fitted, dict) or set(fitted) - set(OPTIONAL) != expected:
         msg = f"the attributes of a {kind.__name__} are not {sorted(expected)}"
         raise MapFileError(msg)
+    attributes: dict[str, Any] = {}
     for key, item in fitted.items():
         found = decode(item)
         if key == "classes_" and isinstance(found, list):
@@ -227,7 +228,8 @@ def _decode_map(value: dict[str, Any]) -> CalibrationMap:
         if not _is_of_kind(found, _annotation(kind, key)):
             msg = f"{key} of a {kind.__name__} is not of the right kind"
             raise MapFileError(msg)
-        setattr(made, key, found)
+        attributes[key] = found
+    made._with_fitted(attributes)
     _check_common(made)
     made._check_params()
     made._check_fitted()

@@ -7,18 +7,17 @@ is refused with a message.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from mixnmatch._files import NotAPlainFileError, atomic_write, read_plain_file
+from mixnmatch._documents import MOST_NESTING, nesting, read_document, sealed
+from mixnmatch._files import atomic_write
 from mixnmatch._map_json import MapFileError, decode, encode
 from mixnmatch._version import __version__
 from mixnmatch.maps.base import CalibrationMap
@@ -27,10 +26,6 @@ __all__ = ["MapFileError", "load", "read_header", "save"]
 
 FORMAT = "mixnmatch-map"
 VERSION = 1
-# Larger files are refused before they are read.
-MOST_BYTES = 1 << 30
-# JSON nested deeper than this is refused; a composition of two maps is 4 deep, each further map adds 3.
-MOST_NESTING = 200
 
 
 def to_bytes(fitted: CalibrationMap, *, metadata: Mapping[str, Any] | None = None) -> bytes:
@@ -54,11 +49,10 @@ def to_bytes(fitted: CalibrationMap, *, metadata: Mapping[str, Any] | None = Non
     }
     if metadata:
         document["metadata"] = _plain_metadata(metadata)
-    if _nesting(document) > MOST_NESTING:
+    if nesting(document) > MOST_NESTING:
         msg = f"the map or its metadata are nested more than {MOST_NESTING} levels deep and could not be loaded again"
         raise ValueError(msg)
-    document["sha256"] = _checksum(document)
-    return json.dumps(document, indent=1, allow_nan=False).encode() + b"\n"
+    return sealed(document)
 
 
 def save(fitted: CalibrationMap, path: str | PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> None:
@@ -129,9 +123,8 @@ def load(path: str | PathLike[str]) -> CalibrationMap:
     except Exception as error:
         msg = f"{name} does not hold a valid map: {error!s:.500}"
         raise MapFileError(msg) from None
-    made.header_ = _header(document)
-    made.metadata_ = made.header_["metadata"]
-    return made
+    header = _header(document)
+    return made._with_fitted({"header_": header, "metadata_": header["metadata"]})
 
 
 def read_header(path: str | PathLike[str]) -> dict[str, Any]:
@@ -159,66 +152,11 @@ def _header(document: dict[str, Any]) -> dict[str, Any]:
 
 def _read_document(path: str | PathLike[str]) -> dict[str, Any]:
     """The JSON of a map file, once format, version and checksum are found right."""
-    name = os.fspath(path)
-    try:
-        raw = read_plain_file(Path(path), MOST_BYTES)
-    except NotAPlainFileError as error:
-        raise MapFileError(str(error)) from None
-    try:
-        document = json.loads(raw.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
-    except (ValueError, RecursionError):
-        msg = f"{name} is not a map file: it is not JSON, or was cut short"
-        raise MapFileError(msg) from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        msg = f"{name} is not a map file of mixnmatch"
-        raise MapFileError(msg)
-    if _nesting(document) > MOST_NESTING:
-        msg = f"{name} is nested more than {MOST_NESTING} levels deep, which no map is"
-        raise MapFileError(msg)
-    version = document.get("version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        msg = f"{name} has no valid format version"
-        raise MapFileError(msg)
-    if version > VERSION:
-        msg = f"{name} has format version {version}; this is {__version__}, which reads up to {VERSION}: update it"
-        raise MapFileError(msg)
-    if document.pop("sha256", None) != _checksum(document):
-        msg = f"{name} was edited or damaged: its checksum does not match"
-        raise MapFileError(msg)
+    document = read_document(path, form=FORMAT, version=VERSION, what="map file", error=MapFileError)
     if not isinstance(document.get("metadata", {}), dict):
-        msg = f"{name} has metadata that are not a table"
+        msg = f"{os.fspath(path)} has metadata that are not a table"
         raise MapFileError(msg)
     return document
-
-
-def _nesting(document: Any) -> int:
-    """How many lists and tables are inside each other, counted without recursion."""
-    depth, level = 0, [document]
-    while level and depth <= MOST_NESTING:
-        level = [
-            item
-            for node in level
-            for item in (node.values() if isinstance(node, dict) else node)
-            if isinstance(item, dict | list)
-        ]
-        depth += 1
-    return depth
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not np.isfinite(value):  # such as 1e999: JSON has it, floats have not
-        raise ValueError(text)
-    return value
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
-def _checksum(document: dict[str, Any]) -> str:
-    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def _checked(made: Any) -> CalibrationMap:

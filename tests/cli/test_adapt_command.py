@@ -47,9 +47,9 @@ def test_numbered_classes_and_maps_that_forgot(files, run):
     with open("cal.json", encoding="utf-8") as file:
         document = json.load(file)
     del document["map"]["fitted"]["summary_"], document["sha256"]
-    from mixnmatch.persistence import _checksum
+    from mixnmatch._documents import checksum
 
-    document["sha256"] = _checksum(document)
+    document["sha256"] = checksum(document)
     with open("old.json", "w", encoding="utf-8") as file:
         json.dump(document, file)
     result = run("adapt", "old.json", "--priors", "2=.9", "-o", "new.json")

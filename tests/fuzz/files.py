@@ -25,11 +25,11 @@ import numpy as np
 import pytest
 
 import mixnmatch as mm
+from mixnmatch._documents import checksum
 from mixnmatch._engine.errors import InputWarning
 from mixnmatch.experiments.images import read_idx
 from mixnmatch.experiments.pickles import PickleError, read_pickle
 from mixnmatch.io import FileError, read_table
-from mixnmatch.persistence import _checksum
 from tests.conftest import make_problem, softmax
 from tests.fuzz.running import check_distribution
 
@@ -141,7 +141,7 @@ def changed_tree(document: dict[str, Any], rng: np.random.Generator) -> bytes:
                 break
             node = below
     document.pop("sha256", None)
-    document["sha256"] = _checksum(document)
+    document["sha256"] = checksum(document)
     return json.dumps(document).encode()
 
 
@@ -160,7 +160,7 @@ def changed_numbers(document: dict[str, Any], rng: np.random.Generator) -> bytes
                 _other_number(float(node[key]), rng) if isinstance(node[key], float) else int(rng.integers(-3, 9))
             )
     document.pop("sha256", None)
-    document["sha256"] = _checksum(document)
+    document["sha256"] = checksum(document)
     return json.dumps(document).encode()
 
 

@@ -288,7 +288,7 @@ def test_real_scores_are_improved():
 def test_files_of_versions_without_a_verdict_load(fitted, tmp_path):
     import json
 
-    from mixnmatch.persistence import _checksum
+    from mixnmatch._documents import checksum
 
     stack, fresh, _ = fitted
     path = tmp_path / "auto.json"
@@ -296,7 +296,7 @@ def test_files_of_versions_without_a_verdict_load(fitted, tmp_path):
     document = json.loads(path.read_text())
     del document["sha256"]
     del document["map"]["fitted"]["verdict_"]
-    document["sha256"] = _checksum(document)
+    document["sha256"] = checksum(document)
     path.write_text(json.dumps(document))
     back = load(path)
     assert back.verdict_ == ""

@@ -109,7 +109,7 @@ class CalibrationMap(FittedMethods, BaseEstimator):  # type: ignore[misc]
             self._check_form(scores)
         given = door.labelled(door.rows(scores, y, sample_weight, positive=positive, **self._input_settings()))
         self._fit_source(given)
-        self.__dict__ = self.__dict__ | {"summary_": summarise(self, given)}
+        self._with_fitted({"summary_": summarise(self, given)})
         if not warn_of_one_class(given) and self._follows_base_rate:
             warn_of_base_rate(self, given)
         return self
@@ -197,6 +197,15 @@ class CalibrationMap(FittedMethods, BaseEstimator):  # type: ignore[misc]
         params = {name: value for name, value in vars(self).items() if not name.endswith("_") or name.startswith("_")}
         self.__dict__ = params | attributes
         return self
+
+    def _with_fitted(self, attributes: dict[str, Any]) -> Self:
+        """Take over fitted attributes that were learned elsewhere, such as those of a file, all at once."""
+        self.__dict__ = self.__dict__ | attributes
+        return self
+
+    def _calibration_set(self) -> dict[str, Any]:
+        """The fitted attributes that every map has."""
+        return {"classes_": self.classes_, "n_classes_": self.n_classes_, "total_weight_": self.total_weight_}
 
     def _snapshot(self) -> Self:
         """The map as it is now, whatever a fit in another thread makes of this object."""
@@ -312,6 +321,11 @@ class BinaryMap(CalibrationMap):
             )
             raise ValueError(msg)
         return self._fit_columns(Columns(source, "positive"))
+
+    def _as_part(self, learned: dict[str, Any], source: Rows) -> Self:
+        """Become the fitted binary map inside a combinator, which has learned its functions."""
+        common = {"classes_": np.arange(2), "n_classes_": 2, "total_weight_": source.total_weight()}
+        return self._with_fitted(learned | common)
 
     def _fit_columns(self, columns: Any) -> dict[str, Any]:
         raise NotImplementedError(type(self).__name__)

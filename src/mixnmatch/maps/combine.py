@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
@@ -58,11 +57,11 @@ class _Shared(CalibrationMap):
     def _fit(self, source: Rows) -> dict[str, Any]:
         inner = binary_map(clone(self.map, safe=False))
         inner._check_params()
-        for name, value in inner._fit_columns(Columns(source, self._way(source.n_classes))).items():
-            setattr(inner, name, value)
-        inner.classes_, inner.n_classes_ = np.arange(2), 2
-        inner.total_weight_ = source.total_weight()
-        return {"map_": inner, "mixing_": min(1.0, self.smoothing / (source.total_weight() + 1))}
+        learned = inner._fit_columns(Columns(source, self._way(source.n_classes)))
+        return {
+            "map_": inner._as_part(learned, source),
+            "mixing_": min(1.0, self.smoothing / (source.total_weight() + 1)),
+        }
 
     def _proba(self, block: Block) -> NDArray[Any]:
         way = self._way(block.values.shape[1])

@@ -58,9 +58,7 @@ class Composition(InputOfPart):
     ) -> Self:
         """Two fitted maps, one after the other, as one fitted map."""
         made = cls(clone(first), clone(second), cv=cv, random_state=random_state)
-        made.first_, made.second_ = first, second
-        made.classes_, made.n_classes_, made.total_weight_ = first.classes_, first.n_classes_, first.total_weight_
-        return made
+        return made._with_fitted({"first_": first, "second_": second, **first._calibration_set()})
 
     @property
     def accuracy_preserving(self) -> bool:  # type: ignore[override]

@@ -134,12 +134,15 @@ class NormalisedIsotonic(Pooled):
         values = np.exp(levels.moved(shift))
         values /= max(1.0, float(values[-1]))  # the scale is free: it cancels in the normalisation
         function = _made_strict(Piecewise(irm.knots, values, irm.slopes, irm.left))
-        inner = Isotonic(strict=True)
-        inner.knots_, inner.values_, inner.slopes_ = function.knots, function.values, function.slopes
-        inner.left_, inner.offsets_ = np.array([function.left]), np.array([0, len(function.knots)])
-        inner.classes_, inner.n_classes_, inner.total_weight_ = np.arange(2), 2, source.total_weight()
+        learned = {
+            "knots_": function.knots,
+            "values_": function.values,
+            "slopes_": function.slopes,
+            "left_": np.array([function.left]),
+            "offsets_": np.array([0, len(function.knots)]),
+        }
         return {
-            "map_": inner,
+            "map_": Isotonic(strict=True)._as_part(learned, source),
             "mixing_": min(1.0, self.smoothing / (source.total_weight() + 1)),
             "loss_": loss / n,
         }

@@ -81,10 +81,8 @@ class PriorShift(CalibrationMap):
     def after(cls, before: CalibrationMap, ratios: Array) -> Self:
         """A fitted shift of the classes of a fitted map, to be applied after it."""
         made = cls(np.asarray(ratios, dtype=np.float64).tolist())
-        made.log_ratios_ = np.log(_positive(made.ratios, before.classes_))
-        made.classes_, made.n_classes_ = before.classes_, before.n_classes_
-        made.total_weight_ = before.total_weight_
-        return made
+        logs = np.log(_positive(made.ratios, before.classes_))
+        return made._with_fitted({"log_ratios_": logs, **before._calibration_set()})
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         classes = np.arange(source.n_classes) if source.classes is None else source.classes
