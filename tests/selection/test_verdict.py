@@ -160,3 +160,17 @@ def test_failures_become_warnings():
     assert any(text.startswith("broken failed: RuntimeError: no") for text in found.warnings)
     alone = compare(logits, y, methods=["identity"], logits=True).verdict
     assert (alone.method, alone.decided) == ("identity", False)
+
+
+def test_a_noisy_method_does_not_win_over_a_simpler_and_better_one():
+    """Within one standard error only because its standard error is large."""
+    rng = np.random.default_rng(0)
+    n = 2000
+    auto = rng.exponential(0.3, n)
+    platt = auto + rng.normal(0.002, 0.02, n)
+    isotonic = auto + rng.normal(0.004, 0.5, n)
+    platt += auto.mean() - platt.mean() + 0.0009
+    isotonic += auto.mean() - isotonic.mean() + 0.005
+    losses = np.stack([auto, platt, isotonic], axis=1)
+    found = select(losses, ["auto", "platt", "isotonic"], 2)
+    assert (found.within, found.method, found.best) == ("isotonic", "platt", "auto")

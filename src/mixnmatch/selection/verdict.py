@@ -170,7 +170,8 @@ def decide(comparison: Comparison, *, preserve_accuracy: bool = False) -> Verdic
     Notes
     -----
     The choice is the simplest method, in the order of ``mixnmatch.selection.methods.SIMPLICITY``, whose mean score is
-    within one standard error of the lowest one, by paired differences. Which methods are called tied with the best, or
+    within one standard error of the lowest one, by paired differences, or one that is simpler still, has a lower mean
+    score and is tied with the best. Which methods are called tied with the best, or
     significantly worse, follows Hsu's comparison with the best at the 5% level, which accounts for the number of
     methods. Differences below 0.1% of the score count as ties.
 
@@ -234,6 +235,7 @@ class Selection:
     method: str
     best: str
     tied: list[str]
+    within: str  # the simplest method within one standard error of the best
 
 
 def select(
@@ -247,7 +249,10 @@ def select(
     near = (near_best(losses, weight) & tied) | same
     order = simplicity(names, n_classes)
     ties = [name for name in order if tied[names.index(name)]]
-    return Selection(next(name for name in ties if near[names.index(name)]), names[best], ties)
+    within = next(name for name in ties if near[names.index(name)])
+    # A noisy method may be within one standard error where a simpler one with a lower score is not: then that one.
+    better = [name for name in ties[: ties.index(within)] if means[names.index(name)] <= means[names.index(within)]]
+    return Selection(better[0] if better else within, names[best], ties, within)
 
 
 class _Race:
@@ -362,7 +367,10 @@ class _Race:
             return f"it has {lowest}, significantly lower than that of every other method"
         if selection.method == selection.best:
             return f"it has {lowest}, and no simpler method is within one standard error (or 0.1%) of it"
-        return f"it is the simplest method within one standard error (or 0.1%) of {selection.best}, which has {lowest}"
+        near = f"within one standard error (or 0.1%) of {selection.best}, which has {lowest}"
+        if selection.method != selection.within:
+            return f"it is simpler than {selection.within} and has a lower {self.score}; {selection.within} is {near}"
+        return f"it is the simplest method {near}"
 
     def _accuracy_cost(self, method: str) -> tuple[MeanEstimate | None, str]:
         if len(self.candidates) == len(self.unrestricted):
