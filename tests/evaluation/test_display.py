@@ -177,3 +177,14 @@ def test_from_estimator(n_classes):
     assert "bee" in one.curves[0].problem
     with pytest.raises(ValueError, match="'dog'"):
         ReliabilityDisplay.from_estimator(machine, X[:1], ["dog"])
+
+
+def test_a_vector_and_two_columns_are_drawn_as_the_same_problem():
+    rng = np.random.default_rng(0)
+    p = rng.random(200)
+    y = (rng.random(200) < p).astype(int)
+    display = ReliabilityDisplay.compare(y, {"before": p, "after": np.c_[1 - p, p]})
+    assert {curve.problem for curve in display.curves} == {"class 1"}
+    three = rng.dirichlet(np.ones(3), 200)
+    with pytest.raises(ValueError, match="different things"):
+        ReliabilityDisplay.compare(y, {"two": p, "three": three})

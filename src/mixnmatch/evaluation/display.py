@@ -166,6 +166,10 @@ class ReliabilityDisplay:
             msg = f"logits names {sorted(unknown)}, but the scores are {sorted(scores)}"
             raise ValueError(msg)
         curves = [reliability_curve(table, y, logits=name in logits, **options) for name, table in scores.items()]
+        subjects = {curve.problem for curve in curves}
+        if len(subjects) > 1:
+            msg = f"these scores are about different things ({', '.join(sorted(subjects))}): draw them apart"
+            raise ValueError(msg)
         return cls(curves, list(scores)).plot(ax)
 
     @classmethod
