@@ -143,7 +143,7 @@ def gain_bar(result: MethodResult, scale: Panel, class_: str) -> str:
     return svg.element("svg", "".join(made), viewBox="0 0 160 22", class_="gainbar", aria_hidden="true")
 
 
-MEASURES = (("nll", "Log loss"), ("brier", "Brier score"), ("error", "Top-label calibration error"))
+MEASURES = (("nll", "Log loss"), ("brier", "Brier score"), ("error", "Calibration error (ECE)"))
 
 
 def learning(curve: LearningCurve, order: list[str], measure: str, title: str) -> Figure:

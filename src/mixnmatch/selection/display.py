@@ -18,7 +18,7 @@ MEASURES = {
     "nll": "log loss",
     "brier": "Brier score",
     "accuracy": "accuracy",
-    "error": "top-label calibration error",
+    "error": "calibration error (ECE)",
 }
 
 
