@@ -367,3 +367,9 @@ def test_two_classes_have_one_notion_before_and_after(folder, run):
     assert "Calibration error: binary" in text
     assert "mean probability of class 1" in text
     assert "top-label" not in text
+
+
+def test_preserving_accuracy_says_what_it_costs(files, run):
+    result = run("fit", "val.npz", "-m", "vector", "--preserve-accuracy", "-o", "cal.json")
+    assert "Never changing the predicted class costs 0.0" in result.stdout
+    assert "costs" not in run("fit", "val.npz", "-m", "ets", "--preserve-accuracy", "-o", "other.json").stdout

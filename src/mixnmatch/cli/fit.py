@@ -109,8 +109,21 @@ def command(
     if as_json:
         print_json(_as_dict(map_, method, table, before, after, seconds, output))
     else:
-        text = _as_text(map_, method, table, before, after, seconds, output)
+        text = _as_text(map_, method, table, before, after, seconds, output) + _price(map_, table, after)
         echo(text, err=is_standard(output))
+
+
+def _price(map_: Any, table: ScoreTable, after: Evaluation) -> str:
+    """What keeping the predicted classes costs, where a map that changes some of them is held back."""
+    from mixnmatch.evaluation._evaluate import evaluate
+    from mixnmatch.maps.keep_winner import KeepWinner
+
+    if not isinstance(map_, KeepWinner):
+        return ""
+    free = evaluate(table.checked, map=map_.map_, metrics=("log_loss",)).after
+    assert free is not None
+    price = float(after["log_loss"]) - float(free["log_loss"])
+    return f"\nNever changing the predicted class costs {price:.4f} in log loss on the calibration set."
 
 
 def _save(map_: Any, output: Path, notes: dict[str, Any], *, force: bool) -> None:
