@@ -25,8 +25,9 @@ def shown(selector):
 
 
 def test_it_renders_without_a_word_or_a_request(page, report_file):
-    assert report_file[1].verdict.headline in page.run("document.querySelector('#verdict h2').textContent")
-    assert page.run(shown("svg.figure")) == 2 + 1 + 5
+    assert report_file[1].diagnosis.headline in page.run("document.querySelector('#verdict h2').textContent")
+    assert report_file[1].verdict.headline in page.run("document.querySelector('#verdict').textContent")
+    assert page.run(shown("svg.figure")) == 2 + 1 + 5 + 1  # before and after, learning curve, classes, decisions
     assert page.messages == []
     assert page.requests == [report_file[0].as_uri()]
 

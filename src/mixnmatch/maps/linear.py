@@ -128,5 +128,4 @@ class SoftmaxLinear(CalibrationMap):
         x = log_softmax(block.log_scores(self.probability_floor_).astype(np.float64))
         u = x @ self.weight_.T if self._full else x * self.weight_
         u += self.intercept_
-        logs = log_softmax(u)
-        return np.maximum(logs, np.log(LEAST_PROBABILITY)) if block.form == "probabilities" else logs
+        return log_softmax(u)

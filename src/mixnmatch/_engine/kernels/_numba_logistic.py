@@ -57,18 +57,23 @@ def _log_odds_into(x: Any, logits: bool, lowest: Any, p: Any, log_p: Any, log_no
             p[j] = exp64(row[j] - shift)
             total += p[j]
         rest = 0.0
-        p[top] = 0.0
-        for j in range(p.shape[0]):
-            rest += p[j]
         if not logits:
             total = 1.0
+        large = p[top] > 0.5 * total
+        if large:
+            p[top] = 0.0
+            for j in range(p.shape[0]):
+                rest += p[j]
         to, shift = log_p[i], shift + np.log(total)
         for j in range(p.shape[0]):
             to[j] = max(row[j] - shift, lowest)
         to = log_not[i]
         for j in range(p.shape[0]):
             to[j] = max(-_twice_atanh(p[j] / (2.0 * total - p[j])), lowest)
-        # Next to 1 the difference 1 - p has no digits left: there it is the sum of the other entries.
+        # Next to 1 the difference 1 - p has no digits left: there it is the sum of the other entries. Not below 1/2,
+        # where several entries may be equal and must stay so.
+        if not large:
+            continue
         if rest >= _UNDERFLOW:
             to[top] = max(np.log(rest / total), lowest)
         else:

@@ -217,11 +217,13 @@ def log_odds_parts(x: Block, lowest: float, *, logits: bool) -> tuple[Rows, Rows
     p = np.exp(log_p)
     with np.errstate(divide="ignore"):
         log_not = np.log1p(-np.minimum(p, 1.0))
-        # Next to 1 the difference 1 - p has no digits left: there it is the sum of the other entries.
+        # Next to 1 the difference 1 - p has no digits left: there it is the sum of the other entries. Not below 1/2,
+        # where several entries may be equal and must stay so.
         rows, top = np.arange(len(p)), p.argmax(axis=1)
+        large = p[rows, top] > 0.5
         p[rows, top] = 0.0
         rest = row_sums(p)
-        log_not[rows, top] = np.log(rest)
+        log_not[rows[large], top[large]] = np.log(rest[large])
         far = np.flatnonzero(rest < _UNDERFLOW)
         if lowest < np.log(_UNDERFLOW) and far.size:
             others = log_p[far]
