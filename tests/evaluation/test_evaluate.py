@@ -88,3 +88,33 @@ def test_groups_and_clusters(problem):
 def test_unknown_metrics_are_refused():
     with pytest.raises(ValueError, match="there is no metric 'ece'"):
         evaluate([0.5, 0.5], [0, 1], metrics=["ece"])
+
+
+def test_the_error_of_clustered_samples_is_that_of_the_single_function(problem):
+    logits, y, weight = problem
+    clusters = np.arange(600) % 40
+    fitted = calibrator("vector", logits=True).fit(logits, y, weight)
+    found = evaluate(logits, y, logits=True, sample_weight=weight, clusters=clusters, map=fitted)
+    for side, scores, is_logits in ((found, logits, True), (found.after, fitted.predict_proba(logits), False)):
+        settings = {"logits": is_logits, "sample_weight": weight, "clusters": clusters, "interval": True}
+        expected = calibration_error(scores, y, **settings)
+        assert_allclose(side["calibration_error"].interval, expected.interval, atol=1e-9)
+        assert side["calibration_error"].p_value == expected.p_value
+
+
+def test_a_subgroup_in_one_cluster_has_no_interval(problem):
+    logits, y, _ = problem
+    clusters = np.arange(600) % 40
+    found = evaluate(logits, y, logits=True, clusters=clusters, groups=np.where(clusters == 0, "one", "many"))
+    assert np.isnan(found.groups["one"]["brier_score"].standard_error)
+    assert found.groups["one"]["calibration_error"].interval is None
+    assert found.groups["many"]["calibration_error"].interval is not None
+
+
+def test_samples_of_weight_zero_after_a_map():
+    logits, y = make_problem(200, 3, seed=4)
+    weight = (np.arange(200) % 3 > 0).astype(float)
+    fitted = calibrator("ts", logits=True).fit(logits, y)
+    found = evaluate(logits, y, logits=True, sample_weight=weight, map=fitted, notion="class-wise", interval=False)
+    expected = calibration_error(fitted.predict_proba(logits), y, sample_weight=weight, notion="class-wise")
+    assert float(found.after["calibration_error"]) == pytest.approx(float(expected), abs=1e-9)

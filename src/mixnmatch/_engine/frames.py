@@ -77,8 +77,9 @@ def check_aligned(scores: Any, **others: Any) -> None:
         if theirs is None or len(theirs) != len(index) or index.equals(theirs):  # lengths are checked elsewhere
             continue
         at = int(np.flatnonzero(np.asarray(index != theirs))[0])
+        here, there = (getattr(name, "item", lambda name=name: name)() for name in (index[at], theirs[at]))
         msg = (
-            f"scores and {name} have different indexes: row {at} is {index[at]!r} in one and {theirs[at]!r} in the "
+            f"scores and {name} have different indexes: row {at} is {here!r} in one and {there!r} in the "
             f"other. Bring them into the same order ({name}.loc[scores.index]), or pass {name}.to_numpy() if their "
             "order is the same already"
         )

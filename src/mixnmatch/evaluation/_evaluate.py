@@ -203,6 +203,7 @@ def evaluate(
         random_state,
     )
     asked.check(given.n_classes)
+    read_clusters(given, None)  # checked as a whole; a subgroup may well lie in one cluster
     tables = given if map is None else given.together(given.through(_checked_map(map, given)))
     injective = None if map is None else bool(map.injective)
     whole = _evaluate(tables, asked, injective)
@@ -247,7 +248,9 @@ class _Asked:
 
 
 def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation:
-    clusters = read_clusters(tables, None)
+    clusters = None
+    if tables.clusters is not None:
+        clusters = np.unique(tables.clusters, return_inverse=True)[1].reshape(-1).astype(np.intp)
     sides = [tables, *tables.companions]
     found = tables.total(_sides_statistic, asked, not tables.on_dask, clusters is not None)
     moments, collected, values = found[0], found[1:-1], found[-1]
@@ -270,7 +273,7 @@ def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation
             for j, name in enumerate(asked.means, start=at)
         }  # fmt: skip
         if "calibration_error" in asked.metrics:
-            results["calibration_error"] = _error(side, sums, asked)
+            results["calibration_error"] = _error(side, sums, asked, clusters)
         made.append(Evaluation({name: results[name] for name in asked.metrics}, moments.n_rows, tables.n_classes))
     if len(made) == 1:
         return made[0]
@@ -312,14 +315,16 @@ def _adds_up(metric: CalibrationMetric) -> bool:
     return isinstance(metric.estimator, GridEstimator) and why_not_sums(metric.estimator, metric.notion) is None
 
 
-def _error(side: Rows, collected: Any, asked: _Asked) -> Any:
+def _error(side: Rows, collected: Any, asked: _Asked, clusters: NDArray[np.intp] | None) -> Any:
     """The calibration error of one side."""
     metric, rng = asked.metric, errors._generator(asked.random_state)
-    if len(collected) < 2:  # class-wise, canonical, or on Dask: these make passes of their own
+    clustered = clusters is not None and metric.notion in ("top-label", "binary")
+    if len(collected) < 2 or clustered:  # class-wise, canonical, clusters, or on Dask: these make passes of their own
         own = side if not side.chain else door.calibrated(side, _materialised(side))
-        return errors.error_of(
-            own, metric, name=asked.name, interval=asked.interval, confidence=asked.confidence, rng=rng
-        )
+        codes = clusters if clustered else None
+        known = asked.interval and (codes is None or len(np.unique(codes)) > 1)
+        settings: dict[str, Any] = {"name": asked.name, "interval": known, "confidence": asked.confidence}
+        return errors.error_of(own, metric, rng=rng, clusters=codes, **settings)
     parts = collected[1]
     weight = None if parts[0][2] is None else np.concatenate([part[2] for part in parts])
     z = np.concatenate([part[0] for part in parts])
@@ -338,8 +343,8 @@ def _error(side: Rows, collected: Any, asked: _Asked) -> Any:
 
 
 def _materialised(side: Rows) -> Any:
-    blocks = list(side.map_blocks(lambda block: np.asarray(block.probabilities(), dtype=np.float64)))
-    return np.concatenate(blocks)
+    everyone = replace(side, weight=None)  # samples of weight 0 keep their places
+    return np.concatenate(list(everyone.map_blocks(lambda block: np.asarray(block.probabilities(), dtype=np.float64))))
 
 
 def _part(tables: Rows, chosen: NDArray[np.bool_]) -> Rows:
