@@ -118,3 +118,17 @@ def test_samples_of_weight_zero_after_a_map():
     found = evaluate(logits, y, logits=True, sample_weight=weight, map=fitted, notion="class-wise", interval=False)
     expected = calibration_error(fitted.predict_proba(logits), y, sample_weight=weight, notion="class-wise")
     assert float(found.after["calibration_error"]) == pytest.approx(float(expected), abs=1e-9)
+
+
+@pytest.mark.parametrize("notion", [None, "class-wise"])
+def test_tables_on_dask(problem, notion):
+    da = pytest.importorskip("dask.array")
+    logits, y, weight = problem
+    fitted = calibrator("ts", logits=True).fit(logits, y)
+    settings = {"logits": True, "sample_weight": weight, "map": fitted, "notion": notion}
+    here = evaluate(logits, y, interval=False, **settings)
+    there = evaluate(da.from_array(logits, chunks=(170, -1)), y, interval=notion is None, **settings)
+    for one, other in ((here, there), (here.after, there.after)):
+        for name in one:
+            assert float(one[name]) == pytest.approx(float(other[name]), abs=1e-9)
+    assert float(here.gain) == pytest.approx(float(there.gain), abs=1e-12)

@@ -23,7 +23,7 @@ from mixnmatch.evaluation._bounded import (
 )
 from mixnmatch.evaluation._clusters import read_clusters
 from mixnmatch.evaluation._means import MeanEstimate, Moments, check_confidence, clustered_covariance
-from mixnmatch.evaluation._sums import ErrorSums, error_statistic, why_not_sums
+from mixnmatch.evaluation._sums import BinnedOutcomes, ErrorSums, error_statistic, why_not_sums
 from mixnmatch.evaluation.error import CalibrationMetric
 from mixnmatch.evaluation.estimators import Estimator, GridEstimator, estimator
 from mixnmatch.evaluation.gain import CalibrationGain
@@ -318,9 +318,11 @@ def _adds_up(metric: CalibrationMetric) -> bool:
 def _error(side: Rows, collected: Any, asked: _Asked, clusters: NDArray[np.intp] | None) -> Any:
     """The calibration error of one side."""
     metric, rng = asked.metric, errors._generator(asked.random_state)
+    if side.on_dask and collected and isinstance(collected[0], ErrorSums):
+        return _error_of_sums(collected[0], asked, rng)
     clustered = clusters is not None and metric.notion in ("top-label", "binary")
     if len(collected) < 2 or clustered:  # class-wise, canonical, clusters, or on Dask: these make passes of their own
-        own = side if not side.chain else door.calibrated(side, _materialised(side))
+        own = side if not side.chain or side.on_dask else door.calibrated(side, _materialised(side))
         codes = clusters if clustered else None
         known = asked.interval and (codes is None or len(np.unique(codes)) > 1)
         settings: dict[str, Any] = {"name": asked.name, "interval": known, "confidence": asked.confidence}
@@ -339,6 +341,20 @@ def _error(side: Rows, collected: Any, asked: _Asked, clusters: NDArray[np.intp]
     return errors.result_of(
         metric, value, name=asked.name, n=outcomes.n, noise=noise, ends=ends, p_value=p_value,
         confidence=asked.confidence,
+    )  # fmt: skip
+
+
+def _error_of_sums(sums: ErrorSums, asked: _Asked, rng: np.random.Generator) -> Any:
+    """The calibration error of samples on a cluster, of which only the sums came here."""
+    metric = asked.metric
+    value, per_class = metric.of_sums(sums)
+    ends, p_value = None, None
+    if asked.interval and metric.notion in ("top-label", "binary"):
+        outcomes = BinnedOutcomes(sums.bins, sums.weight_squares)
+        ends, p_value = errors.infer_one_dimensional(metric, value, outcomes, rng, asked.confidence)
+    return errors.result_of(
+        metric, value, name=asked.name, n=sums.n, noise=sums.noise / sums.n, ends=ends, p_value=p_value,
+        confidence=asked.confidence, per_class=per_class,
     )  # fmt: skip
 
 
