@@ -262,7 +262,7 @@ BENCHES = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", nargs="*", choices=[*BENCHES, []], help="what to measure; all if nothing is named")
-    parser.add_argument("--backend", choices=["auto", "numpy", "numba"], default="auto")
+    parser.add_argument("--backend", choices=["auto", "numpy", "compiled"], default="auto")
     options = parser.parse_args()
     print(f"{'':<52}{'ours ms':>10}{'theirs ms':>12}{'ratio':>10}")
     with mm.engine(backend=options.backend):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from mixnmatch._drawing import COLOURS, GREY, LINES, new_axes, without_frame
 from mixnmatch.maps.curve import MapCurve, map_curve
+from mixnmatch.maps.parameters import check_is_fitted
 
 __all__ = ["MapDisplay"]
 

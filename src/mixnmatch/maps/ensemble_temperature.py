@@ -26,7 +26,15 @@ from mixnmatch.maps._solve import (
 )
 from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
 from mixnmatch.maps.fitted import check_range, check_simplex
-from mixnmatch.maps.temperature import LOOK, check_loss, fit_beta, keep_informative, log_softmax
+from mixnmatch.maps.temperature import (
+    LOOK,
+    check_loss,
+    fit_beta,
+    keep_informative,
+    log_softmax,
+    rounded,
+    rounded_weights,
+)
 
 Vector = NDArray[np.float64]
 # What is certified of a fit to float32 scores.
@@ -135,8 +143,8 @@ class EnsembleTemperatureScaling(CalibrationMap):
         # Sums of float32 rows hide smaller falls of the loss than their rounding.
         certify(type(self).__name__, best.residual, allowed=SINGLE if source.scores.dtype == np.float32 else CERTIFIED)
         return {
-            "beta_": best.beta,
-            "member_weights_": keep_informative(best.weights),
+            "beta_": rounded(best.beta),
+            "member_weights_": rounded_weights(keep_informative(best.weights)),
             "probability_floor_": floor,
             "loss_": best.value / source.total_weight(),
             "backend_": source.backend,

@@ -30,6 +30,8 @@ class LogisticMap(BinaryMap):
     Subclasses say what the features are.
     """
 
+    _fitted_by_blas = False
+
     strictly_increasing = True
     injective = True
     _fitted: ClassVar[tuple[str, ...]] = ("coef_", "probability_floor_", "loss_")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.passes import single_threaded_blas
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.shared import single_threaded_blas
 
 if TYPE_CHECKING:
     from mixnmatch.maps.base import CalibrationMap
@@ -57,7 +58,7 @@ class CalibrationSummary:
 
 def summarise(fitted: CalibrationMap, source: Rows) -> CalibrationSummary:
     """Apply a fitted map to labelled samples, in one pass, and count."""
-    with single_threaded_blas():
+    with single_threaded_blas() if fitted._needs_blas() else nullcontext():
         predicted, counts = source.total(_statistic, fitted)
     return CalibrationSummary(predicted / max(float(predicted.sum()), 1e-300), counts)
 
@@ -69,8 +70,8 @@ def _statistic(block: Block, fitted: CalibrationMap) -> tuple[Array, Array]:
     n_classes = p.shape[1]
     place = np.asarray(block.y) * CELLS + cells(p)
     counts = np.bincount(place, weight, minlength=n_classes * CELLS).astype(np.float64).reshape(n_classes, CELLS)
-    # Within a block the precision of the scores is enough; blocks are added up in float64.
-    return (weight.astype(p.dtype, copy=False) @ p).astype(np.float64), counts
+    means = p.sum(axis=0, dtype=np.float64) if block.weight is None else np.einsum("i,ij->j", weight, p)
+    return means, counts
 
 
 def cells(p: NDArray[Any]) -> NDArray[np.intp]:
