@@ -21,7 +21,7 @@ Both modules offer
 ``winners(x)`` and ``keep_winners(given, out)``
     column of the largest entry, and the repair of rounding where it has changed
 ``label_rows(x, y, logits=...)``
-    p_y, log p_y, sum p^2, the largest p and its column
+    p_y, log p_y, the squared error, the largest p and its column
 ``add_gaps(x, row_weight, knots, weight, score_sum, largest)``
     add the entries to what is known of each gap between sorted knots
 ``add_gaps_of_logits(x, y, row_weight, knots, weight)``

@@ -116,7 +116,7 @@ def keep_winners(given: Block, out: Block) -> None:
 
 
 def label_rows(x: Block, y: Labels, *, logits: bool) -> Rows:
-    """Probability of the label and its logarithm, sum of squares, largest probability and its class."""
+    """Probability of the label and its logarithm, squared error, largest probability and its class."""
     winner, rows = winners(x), np.arange(len(x))
     p = x.astype(np.float64)
     if logits:
@@ -129,7 +129,10 @@ def label_rows(x: Block, y: Labels, *, logits: bool) -> Rows:
     else:
         with np.errstate(divide="ignore"):
             log_p = np.log(p[rows, y])
-    return np.stack([p[rows, y], log_p, _dots(p, p), p[rows, winner], winner.astype(np.float64)])
+    top, p_y = p[rows, winner], p[rows, y]
+    p[rows, y] = 0.0
+    rest = p.sum(axis=1) if logits else 1 - p_y
+    return np.stack([p_y, log_p, _dots(p, p) + rest * rest, top, winner.astype(np.float64)])
 
 
 def nll_rows(x: Block, y: Labels, beta: float) -> Rows:

@@ -81,9 +81,12 @@ def _brier_rows(x: Block, y: Labels, beta: float, *, mixture: bool) -> Rows:
 
 
 def label_rows(x: Block, y: Labels, *, logits: bool) -> Rows:
-    """Probability of the label and its logarithm, sum of squares, largest probability and its class."""
+    """Probability of the label and its logarithm, squared error, largest probability and its class."""
     out = np.empty((5, len(x)))
-    _compiled.label_rows(x, y, logits, out)
+    if logits:
+        _compiled.label_rows_of_logits(x, y, np.empty(x.shape[1]), out)
+    else:
+        _compiled.label_rows_of_probabilities(x, y, out)
     return out
 
 

@@ -162,11 +162,11 @@ KERNEL(leads_into, 2, "xD", TABLE && SAME(1),
 
 KERNEL(normalise, 2, "D#", TABLE, result = normalise(DOUBLES(0), N, CLASSES, g[1].number))
 
-KERNEL(winners, 2, "xN", TABLE && g[1].size == N && CLASSES <= INT32_MAX,
+KERNEL(winners, 2, "xN", TABLE && g[1].size == N,
     if (single) winners_f(FLOATS(0), N, CLASSES, INDICES(1));
     else winners_d(DOUBLES(0), N, CLASSES, INDICES(1)))
 
-KERNEL(keep_winners, 2, "xX", TABLE && SAME(1) && CLASSES <= INT32_MAX,
+KERNEL(keep_winners, 2, "xX", TABLE && SAME(1),
     if (single) result = keep_winners_f(FLOATS(0), N, CLASSES, FLOATS(1));
     else result = keep_winners_d(DOUBLES(0), N, CLASSES, DOUBLES(1)))
 
@@ -194,9 +194,14 @@ KERNEL(vector_softmax_into, 4, "xxxX", TABLE && g[1].size == CLASSES && g[2].siz
     if (single) vector_softmax_into_f(FLOATS(0), N, CLASSES, FLOATS(1), FLOATS(2), FLOATS(3));
     else vector_softmax_into_d(DOUBLES(0), N, CLASSES, DOUBLES(1), DOUBLES(2), DOUBLES(3)))
 
-KERNEL(label_rows, 4, "xn+D", TABLE && are_labels(g + 1, N, CLASSES) && g[3].size == 5 * N && CLASSES <= INT32_MAX,
-    if (single) label_rows_f(FLOATS(0), INDICES(1), N, CLASSES, (int)g[2].whole, DOUBLES(3));
-    else label_rows_d(DOUBLES(0), INDICES(1), N, CLASSES, (int)g[2].whole, DOUBLES(3)))
+#define LABELS (TABLE && are_labels(g + 1, N, CLASSES))
+KERNEL(label_rows_of_logits, 4, "xnDD", LABELS && g[2].size == CLASSES && g[3].size == 5 * N,
+    if (single) label_rows_of_logits_f(FLOATS(0), INDICES(1), N, CLASSES, DOUBLES(2), DOUBLES(3));
+    else label_rows_of_logits_d(DOUBLES(0), INDICES(1), N, CLASSES, DOUBLES(2), DOUBLES(3)))
+
+KERNEL(label_rows_of_probabilities, 3, "xnD", LABELS && g[2].size == 5 * N,
+    if (single) label_rows_of_probabilities_f(FLOATS(0), INDICES(1), N, CLASSES, DOUBLES(2));
+    else label_rows_of_probabilities_d(DOUBLES(0), INDICES(1), N, CLASSES, DOUBLES(2)))
 
 KERNEL(interpolate_into, 9, "x+iiddd#D",
     g[4].size > 0 && g[4].size == g[5].size && g[5].size == g[6].size && g[8].size == g[0].size && g[2].size > 0 &&
@@ -246,7 +251,7 @@ KERNEL(add_gaps_of_logits, 13, "xnd*d##ii#IDDB",
             DOUBLES(0), INDICES(1), N, CLASSES, DOUBLES(2), DOUBLES(3), g[3].size, g[4].number, g[5].number, INTS(6),
             INTS(7), g[6].size - 1, g[8].number, INTS(9), INTS(9) + CLASSES + 1, DOUBLES(10), DOUBLES(11), BYTES(12)))
 
-KERNEL(log_odds_into, 6, "x+#DDD", TABLE && g[3].size == CLASSES && SAME(4) && SAME(5) && CLASSES <= INT32_MAX,
+KERNEL(log_odds_into, 6, "x+#DDD", TABLE && g[3].size == CLASSES && SAME(4) && SAME(5),
     if (single)
         log_odds_into_f(
             FLOATS(0), N, CLASSES, (int)g[1].whole, g[2].number, DOUBLES(3), DOUBLES(4), DOUBLES(5));
@@ -278,7 +283,7 @@ KERNEL(sigmoid_mixture_rows, 9, "dddndd+DD",
 
 static PyMethodDef methods[] = {
     METHOD(extremes), METHOD(leads_into), METHOD(normalise), METHOD(winners), METHOD(keep_winners), METHOD(mixture_into), METHOD(nll_rows),
-    METHOD(brier_rows), METHOD(vector_softmax_into), METHOD(label_rows), METHOD(interpolate_into),
+    METHOD(brier_rows), METHOD(vector_softmax_into), METHOD(label_rows_of_logits), METHOD(label_rows_of_probabilities), METHOD(interpolate_into),
     METHOD(interpolate_columns_into), METHOD(add_gaps), METHOD(add_gaps_of_logits), METHOD(log_odds_into),
     METHOD(log_odds_of_two_into), METHOD(logistic_sums), METHOD(sigmoid_mixture_rows), {NULL, NULL, 0, NULL},
 };

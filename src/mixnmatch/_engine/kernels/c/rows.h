@@ -14,38 +14,65 @@ INLINE REAL NAMED(row_max)(const REAL *row, Size classes) {
     return top;
 }
 
-/* First place of the largest entry. */
-INLINE int32_t NAMED(row_winner)(const REAL *row, Size classes) {
-    REAL top = NAMED(row_max)(row, classes);
-    int32_t first = INT32_MAX;
-    SIMD(reduction(min : first))
-    for (int32_t j = 0; j < (int32_t)classes; j++) first = row[j] == top && j < first ? j : first;
-    return first;
+/* Entries of a row among which the largest is looked for one by one. */
+#define PIECE 64
+
+/* First place of the largest entry: the first piece that has it, and the place in that. */
+INLINE Size NAMED(row_winner)(const REAL *row, Size classes) {
+    Size start = 0, end = classes, winner = 0;
+    REAL top = row[0];
+    if (classes > PIECE) {
+        for (Size at = 0; at < classes; at += PIECE) {
+            Size size = classes - at < PIECE ? classes - at : PIECE;
+            REAL here = NAMED(row_max)(row + at, size);
+            if (here > top) top = here, start = at;
+        }
+        end = classes - start < PIECE ? classes : start + PIECE;
+        for (winner = start; winner < end && row[winner] != top;) winner++;
+        return winner < end ? winner : 0;
+    }
+    for (Size j = 1; j < classes; j++) {
+        winner = row[j] > top ? j : winner;
+        top = row[j] > top ? row[j] : top;
+    }
+    return winner;
 }
 
-/* Smallest and largest entry, and smallest and largest sum of a row; all NaN if some entry is NaN. */
+/* Entries that are read twice while they are in the cache. */
+#define CACHED 4096
+
+/* Smallest and largest entry, and smallest and largest sum of a row; all NaN if some sum is. */
 FOR_ALL_PROCESSORS static void NAMED(extremes)(const REAL *x, Size n, Size classes, double *out) {
-    REAL low = x[0], high = x[0];
-    REAL least = INFINITY, most = -INFINITY;
-    int unordered = 0;
-    for (Size i = 0; i < n; i++) {
-        const REAL *row = x + i * classes;
-        REAL sum = 0;
-        SIMD(reduction(min : low) reduction(max : high) reduction(+ : sum))
-        for (Size j = 0; j < classes; j++) {
-            low = row[j] < low ? row[j] : low;
-            high = row[j] > high ? row[j] : high;
-            sum += row[j];
+    REAL low = x[0], high = x[0], least = INFINITY, most = -INFINITY;
+    int undefined = 0;
+    Size step = CACHED / classes > 0 ? CACHED / classes : 1;
+    for (Size start = 0; start < n; start += step) {
+        Size rows = n - start < step ? n - start : step;
+        const REAL *part = x + start * classes;
+        SIMD(reduction(min : low) reduction(max : high))
+        for (Size k = 0; k < rows * classes; k++) {
+            low = part[k] < low ? part[k] : low;
+            high = part[k] > high ? part[k] : high;
         }
-        unordered |= !(sum == sum);
-        least = sum < least ? sum : least;
-        most = sum > most ? sum : most;
+        for (Size i = 0; i < rows; i++) {
+            const REAL *row = part + i * classes;
+            REAL sum = 0;
+            if (classes < 16)
+                for (Size j = 0; j < classes; j++) sum += row[j];
+            else {
+                SIMD(reduction(+ : sum))
+                for (Size j = 0; j < classes; j++) sum += row[j];
+            }
+            undefined |= !(sum == sum);
+            least = sum < least ? sum : least;
+            most = sum > most ? sum : most;
+        }
     }
     /* The sum of both infinities is NaN, too. */
-    out[0] = unordered ? NAN : (double)low;
-    out[1] = unordered ? NAN : (double)high;
-    out[2] = unordered ? NAN : (double)least;
-    out[3] = unordered ? NAN : (double)most;
+    out[0] = undefined ? NAN : (double)low;
+    out[1] = undefined ? NAN : (double)high;
+    out[2] = undefined ? NAN : (double)least;
+    out[3] = undefined ? NAN : (double)most;
 }
 
 /* out = x less the largest entry of its row. */
@@ -67,8 +94,7 @@ FOR_ALL_PROCESSORS static Size NAMED(keep_winners)(const REAL *x, Size n, Size c
     Size lost = 0;
     for (Size i = 0; i < n; i++) {
         REAL *row = out + i * classes;
-        int32_t winner = NAMED(row_winner)(x + i * classes, classes);
-        int32_t now = NAMED(row_winner)(row, classes);
+        Size winner = NAMED(row_winner)(x + i * classes, classes), now = NAMED(row_winner)(row, classes);
         if (winner != now) {
             row[winner] = NEXT(row[now]);
             lost++;
@@ -80,35 +106,37 @@ FOR_ALL_PROCESSORS static Size NAMED(keep_winners)(const REAL *x, Size n, Size c
 /* Up to so many classes, LANES rows are worked on side by side: their own vectors would be too short. */
 #define LANES 16
 #define FEW 32
+#define FOR_LANES for (Size r = 0; r < LANES; r++)
+#define FOR_CLASSES for (Size j = 0; j < classes; j++)
+
+/* Up to LANES rows lying on their side, less their largest entries `top`; missing rows are copies of the first. */
+INLINE void NAMED(load_lanes)(const REAL *from, Size rows, Size classes, REAL u[FEW][LANES], REAL *top) {
+    FOR_LANES top[r] = -INFINITY;
+    FOR_CLASSES {
+        FOR_LANES u[j][r] = from[(r < rows ? r : 0) * classes + j];
+        FOR_LANES top[r] = u[j][r] > top[r] ? u[j][r] : top[r];
+    }
+    FOR_CLASSES FOR_LANES u[j][r] -= top[r];
+}
 
 /* out = w1 softmax(beta x) + w2 softmax(x) + w3, no entry below the smallest normal number. */
 INLINE void NAMED(few_mixture_into)(
     const REAL *x, Size n, Size classes, REAL beta, REAL w1, REAL w2, REAL w3, REAL *out
 ) {
-    REAL u[FEW][LANES], top[LANES], sum[LANES], plain[LANES];
+    REAL u[FEW][LANES], top[LANES], sum[LANES], plain[LANES], value[LANES];
     for (Size i = 0; i < n; i += LANES) {
         Size rows = n - i < LANES ? n - i : LANES;
-        const REAL *from = x + i * classes;
         REAL *to = out + i * classes;
-        for (Size r = 0; r < LANES; r++) top[r] = -INFINITY, sum[r] = plain[r] = 0;
-        for (Size j = 0; j < classes; j++) {
-            for (Size r = 0; r < LANES; r++) u[j][r] = from[(r < rows ? r : 0) * classes + j];
-            for (Size r = 0; r < LANES; r++) top[r] = u[j][r] > top[r] ? u[j][r] : top[r];
-        }
-        for (Size j = 0; j < classes; j++)
-            for (Size r = 0; r < LANES; r++) u[j][r] -= top[r];
-        if (w2 > 0)
-            for (Size j = 0; j < classes; j++)
-                for (Size r = 0; r < LANES; r++) plain[r] += EXP(u[j][r]);
-        for (Size j = 0; j < classes; j++)
-            for (Size r = 0; r < LANES; r++) sum[r] += EXP(beta * u[j][r]);
-        for (Size r = 0; r < LANES; r++) sum[r] = w1 / sum[r], plain[r] = w2 > 0 ? w2 / plain[r] : 0;
-        for (Size j = 0; j < classes; j++) {
-            REAL value[LANES];
-            for (Size r = 0; r < LANES; r++) value[r] = sum[r] * EXP(beta * u[j][r]) + w3;
-            if (w2 > 0)
-                for (Size r = 0; r < LANES; r++) value[r] += plain[r] * EXP(u[j][r]);
-            for (Size r = 0; r < LANES; r++) value[r] = value[r] > TINY ? value[r] : TINY;
+        NAMED(load_lanes)(x + i * classes, rows, classes, u, top);
+        FOR_LANES sum[r] = plain[r] = 0;
+        if (w2 > 0) FOR_CLASSES FOR_LANES plain[r] += EXP(u[j][r]);
+        FOR_CLASSES FOR_LANES sum[r] += EXP(beta * u[j][r]);
+        FOR_LANES sum[r] = w1 / sum[r];
+        if (w2 > 0) FOR_LANES plain[r] = w2 / plain[r];
+        FOR_CLASSES {
+            FOR_LANES value[r] = sum[r] * EXP(beta * u[j][r]) + w3;
+            if (w2 > 0) FOR_LANES value[r] += plain[r] * EXP(u[j][r]);
+            FOR_LANES value[r] = value[r] > TINY ? value[r] : TINY;
             for (Size r = 0; r < rows; r++) to[r * classes + j] = value[r];
         }
     }
@@ -146,10 +174,36 @@ FOR_ALL_PROCESSORS static void NAMED(mixture_into)(
     }
 }
 
+INLINE void NAMED(few_nll_rows)(const REAL *x, const Index *y, Size n, Size classes, REAL beta, double *out) {
+    REAL u[FEW][LANES], top[LANES], s[LANES], s1[LANES], s2[LANES];
+    for (Size i = 0; i < n; i += LANES) {
+        Size rows = n - i < LANES ? n - i : LANES;
+        NAMED(load_lanes)(x + i * classes, rows, classes, u, top);
+        FOR_LANES s[r] = s1[r] = s2[r] = 0;
+        FOR_CLASSES FOR_LANES {
+            REAL e = EXP(beta * u[j][r]);
+            s[r] += e;
+            s1[r] += e * u[j][r];
+            s2[r] += e * u[j][r] * u[j][r];
+        }
+        for (Size r = 0; r < rows; r++) {
+            double mean = (double)s1[r] / s[r], at_label = (double)x[(i + r) * classes + y[i + r]] - top[r];
+            double variance = (double)s2[r] / s[r] - mean * mean;
+            out[i + r] = (double)beta * at_label - log((double)s[r]);
+            out[n + i + r] = at_label - mean;
+            out[2 * n + i + r] = variance > 0 ? variance : 0;
+        }
+    }
+}
+
 /* log p_y, x_y - E_p[x] and Var_p[x] at p = softmax(beta x), each a row of `out`. */
 FOR_ALL_PROCESSORS static void NAMED(nll_rows)(
     const REAL *x, const Index *y, Size n, Size classes, REAL beta, double *out
 ) {
+    if (classes <= FEW && n >= LANES / 2) {
+        NAMED(few_nll_rows)(x, y, n, classes, beta, out);
+        return;
+    }
     for (Size i = 0; i < n; i++) {
         const REAL *row = x + i * classes;
         REAL top = NAMED(row_max)(row, classes), s = 0, s1 = 0, s2 = 0;
@@ -440,35 +494,77 @@ FOR_ALL_PROCESSORS static void NAMED(log_odds_of_two_into)(
     }
 }
 
-/* What metrics read of a row: probability of the label and its logarithm, sum of squares, largest entry and its place. */
-FOR_ALL_PROCESSORS static void NAMED(label_rows)(
-    const REAL *x, const Index *y, Size n, Size classes, int logits, double *out
+/* Results of a row of logits: sums of the other classes' exponentials and of their squares, and that of the label. */
+INLINE void NAMED(label_row)(double u_y, double others, double squares, Size winner, Size n, double *out) {
+    double e_y = exp(u_y), total = others + e_y;
+    out[0] = e_y / total;
+    out[n] = u_y - log(total);
+    out[2 * n] = (squares + others * others) / (total * total);
+    out[3 * n] = 1 / total;
+    out[4 * n] = (double)winner;
+}
+
+INLINE void NAMED(few_label_rows)(const REAL *x, const Index *y, Size n, Size classes, double *out) {
+    REAL u[FEW][LANES], top[LANES];
+    double others[LANES], squares[LANES];
+    for (Size i = 0; i < n; i += LANES) {
+        Size rows = n - i < LANES ? n - i : LANES;
+        NAMED(load_lanes)(x + i * classes, rows, classes, u, top);
+        int32_t label[LANES], winner[LANES];
+        FOR_LANES others[r] = squares[r] = 0, winner[r] = -1;
+        FOR_LANES label[r] = (int32_t)y[i + (r < rows ? r : 0)];
+        FOR_CLASSES FOR_LANES winner[r] = winner[r] < 0 && u[j][r] == 0 ? (int32_t)j : winner[r];
+        FOR_CLASSES FOR_LANES {
+            double e = exp_d((double)u[j][r]) * (label[r] != (int32_t)j);
+            others[r] += e;
+            squares[r] += e * e;
+        }
+        for (Size r = 0; r < rows; r++)
+            NAMED(label_row)(u[label[r]][r], others[r], squares[r], winner[r], n, out + i + r);
+    }
+}
+
+/* What metrics read of a row: probability of the label and its logarithm, squared error (the label is subtracted first,
+   so that small errors keep their digits), largest entry and its place. */
+FOR_ALL_PROCESSORS static void NAMED(label_rows_of_logits)(
+    const REAL *x, const Index *y, Size n, Size classes, double *e, double *out
+) {
+    if (classes <= FEW && n >= LANES / 2) {
+        NAMED(few_label_rows)(x, y, n, classes, out);
+        return;
+    }
+    for (Size i = 0; i < n; i++) {
+        const REAL *row = x + i * classes;
+        Size label = (Size)y[i], winner = NAMED(row_winner)(row, classes);
+        double top = row[winner], others = 0, squares = 0;
+        SIMD()
+        for (Size j = 0; j < classes; j++) e[j] = exp_d((double)row[j] - top);
+        e[label] = 0;
+        SIMD(reduction(+ : others, squares))
+        for (Size j = 0; j < classes; j++) {
+            others += e[j];
+            squares += e[j] * e[j];
+        }
+        NAMED(label_row)((double)row[label] - top, others, squares, winner, n, out + i);
+    }
+}
+
+FOR_ALL_PROCESSORS static void NAMED(label_rows_of_probabilities)(
+    const REAL *x, const Index *y, Size n, Size classes, double *out
 ) {
     for (Size i = 0; i < n; i++) {
         const REAL *row = x + i * classes;
-        int32_t winner = NAMED(row_winner)(row, classes);
-        double top = row[winner], total = 0, squares = 0, p_y = row[y[i]], log_p;
-        if (logits) {
-            SIMD(reduction(+ : total, squares))
-            for (Size j = 0; j < classes; j++) {
-                double e = exp_d((double)row[j] - top);
-                total += e;
-                squares += e * e;
-            }
-            log_p = (p_y - top) - log(total);
-            p_y = exp(p_y - top) / total;
-            squares /= total * total;
-            top = 1 / total;
-        } else {
-            SIMD(reduction(+ : squares))
-            for (Size j = 0; j < classes; j++) squares += (double)row[j] * row[j];
-            log_p = log(p_y);
-        }
+        Size winner = NAMED(row_winner)(row, classes);
+        double p_y = row[y[i]], squares = 0;
+        SIMD(reduction(+ : squares))
+        for (Size j = 0; j < (Size)y[i]; j++) squares += (double)row[j] * row[j];
+        SIMD(reduction(+ : squares))
+        for (Size j = (Size)y[i] + 1; j < classes; j++) squares += (double)row[j] * row[j];
         out[i] = p_y;
-        out[n + i] = log_p;
-        out[2 * n + i] = squares;
-        out[3 * n + i] = top;
-        out[4 * n + i] = winner;
+        out[n + i] = log(p_y);
+        out[2 * n + i] = squares + (1 - p_y) * (1 - p_y);
+        out[3 * n + i] = row[winner];
+        out[4 * n + i] = (double)winner;
     }
 }
 
@@ -478,4 +574,8 @@ FOR_ALL_PROCESSORS static void NAMED(label_rows)(
 #undef EXP
 #undef LANES
 #undef FEW
+#undef FOR_LANES
+#undef FOR_CLASSES
 #undef UNDERFLOW
+#undef CACHED
+#undef PIECE
