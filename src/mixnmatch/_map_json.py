@@ -22,7 +22,7 @@ READABLE = 64
 COMMON = ("classes_", "n_classes_", "total_weight_")
 # Attributes that only some fitted maps have.
 OPTIONAL = ("columns_", "summary_")
-SUMMARY = ("mean_prediction", "counts")
+SUMMARY = ("mean_prediction", "cells", "weights")
 # Attributes that had another name in earlier files.
 RENAMED = {"log_floor_": "probability_floor_"}
 DTYPES = ("<f8", "<i8", "<u8", "|b1")
@@ -37,7 +37,9 @@ def encode(value: Any) -> Any:
     if isinstance(value, CalibrationMap):
         return _encode_map(value)
     if isinstance(value, CalibrationSummary):
-        return {"summary": {name: _encode_array(getattr(value, name)) for name in SUMMARY}}
+        cells, weights = value.nonzero()
+        parts = zip(SUMMARY, (value.mean_prediction, cells, weights), strict=True)
+        return {"summary": {name: _encode_array(array) for name, array in parts}}
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, np.ndarray):
@@ -177,11 +179,12 @@ def _decode_summary(value: Any) -> CalibrationSummary:
     if not isinstance(value, dict) or set(value) != set(SUMMARY):
         msg = "a summary of the calibration set that is not complete"
         raise MapFileError(msg)
-    arrays = {name: decode(item) for name, item in value.items()}
-    if not all(isinstance(array, np.ndarray) and array.dtype.kind == "f" for array in arrays.values()):
+    mean, cells, weights = (decode(value[name]) for name in SUMMARY)
+    kinds = [array.dtype.kind if isinstance(array, np.ndarray) else "" for array in (mean, cells, weights)]
+    if kinds != ["f", "i", "f"]:
         msg = "a summary of the calibration set without numbers"
         raise MapFileError(msg)
-    return CalibrationSummary(**arrays)
+    return CalibrationSummary.of_cells(mean, cells, weights)
 
 
 _LEAVES = {
