@@ -256,3 +256,15 @@ sys.exit(failed)
 @pytest.mark.skipif(not compiled_available(), reason="needs the compiled kernels")
 def test_compiled_kernels_are_used_from_the_first_row_on():
     assert mm.rows(LOGITS[:1], logits=True).backend == "compiled"
+
+
+@pytest.mark.parametrize("name", ["irm-ets", "irova-ets", "irm-ts"])
+@pytest.mark.parametrize("spread", [1.0, 40.0], ids=["plain", "saturated"])
+def test_step_maps_do_not_depend_on_kernels_and_blocks(name, spread):
+    x = spread * LOGITS
+    answers = []
+    for backend, block_bytes in [("numpy", None), ("numpy", 1 << 13), ("auto", None), ("auto", 1 << 13)]:
+        with engine(backend=backend, block_bytes=block_bytes):
+            answers.append(calibrator(name, logits=True).fit(x, Y).predict_proba(x))
+    for other in answers[1:]:
+        np.testing.assert_allclose(other, answers[0], atol=1e-9)

@@ -240,6 +240,11 @@ def _refuse_more(given: Rows, y: Any, sample_weight: Any, logits: bool, classes:
         raise ValueError(msg)
 
 
+def no_rows(scores: Any) -> bool:
+    """Whether a batch is empty: it then changes nothing that is counted."""
+    return not isinstance(scores, Rows) and len(np.shape(scores)) > 0 and np.shape(scores)[0] == 0
+
+
 def labelled(given: Rows) -> Rows:
     """The rows, where labels are needed."""
     if given.labels is None:

@@ -8,7 +8,6 @@ import numpy as np
 
 from mixnmatch._drawing import COLOURS, GREY, LINES, new_axes, without_frame
 from mixnmatch.maps.curve import MapCurve, map_curve
-from mixnmatch.maps.parameters import check_is_fitted
 
 __all__ = ["MapDisplay"]
 
@@ -65,6 +64,8 @@ class MapDisplay:
         **options
             Of :func:`map_curve`: ``classes`` and ``n_points``.
         """
+        from sklearn.utils.validation import check_is_fitted
+
         check_is_fitted(estimator)
         pairs = getattr(estimator, "pairs_", None)
         if pairs is None:

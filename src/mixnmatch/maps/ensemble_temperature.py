@@ -162,10 +162,15 @@ class EnsembleTemperatureScaling(CalibrationMap):
         mixed += w3 / u.shape[1]
         if mixed.min() > SMALLEST_MIXED:
             return np.asarray(np.log(mixed, out=mixed))
-        # Entries that underflow differ in their logarithms only.
+        # Entries that underflow differ in their logarithms only. Their rows alone are computed in another way: a row
+        # must not depend on those beside it.
+        few = mixed.min(axis=1) <= SMALLEST_MIXED
+        mixed[few] = 1.0
+        np.log(mixed, out=mixed)
         w1, w2, w3 = np.log(np.maximum(self.member_weights_, np.finfo(float).tiny))
-        mixed = np.logaddexp(w1 + log_softmax(self.beta_ * u), w2 + log_softmax(u))
-        return np.asarray(np.logaddexp(mixed, w3 - np.log(u.shape[1])))
+        low = np.logaddexp(w1 + log_softmax(self.beta_ * u[few]), w2 + log_softmax(u[few]))
+        mixed[few] = np.logaddexp(low, w3 - np.log(u.shape[1]))
+        return np.asarray(mixed)
 
 
 def _shares(u: Vector) -> Vector:

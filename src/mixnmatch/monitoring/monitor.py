@@ -164,6 +164,8 @@ class Monitor:
             msg = f"the batch {source!r:.80} was counted before"
             raise ValueError(msg)
         p, y = self._read(scores, labels)
+        if not len(y):
+            return self.result()
         key = self._new_key() if step is None else (int(step) if isinstance(step, np.integer) else step)
         possible = p[np.arange(len(y)), y] > 0
         with single_threaded_blas():

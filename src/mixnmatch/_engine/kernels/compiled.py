@@ -92,12 +92,19 @@ def label_rows(x: Block, y: Labels, *, logits: bool) -> Rows:
 
 def softmax_into(x: Block, beta: float, out: Block) -> None:
     """Write out = softmax(beta x), row by row."""
-    _compiled.mixture_into(x, beta, 1.0, 0.0, 0.0, out)
+    _mixture_into(x, beta, 1.0, 0.0, 0.0, out)
 
 
 def mixture_into(x: Block, beta: float, weights: Rows, out: Block) -> None:
     """Write out = w1 softmax(beta x) + w2 softmax(x) + w3 / L, row by row."""
-    _compiled.mixture_into(x, beta, weights[0], weights[1], weights[2] / x.shape[1], out)
+    _mixture_into(x, beta, weights[0], weights[1], weights[2] / x.shape[1], out)
+
+
+def _mixture_into(x: Block, beta: float, w1: float, w2: float, w3: float, out: Block) -> None:
+    target = out if out.dtype == x.dtype else np.empty(x.shape, x.dtype)
+    _compiled.mixture_into(x, beta, w1, w2, w3, target)
+    if target is not out:
+        out[...] = target
 
 
 def linear_softmax_into(x: Block, weight: Rows, intercept: Rows, out: Block) -> None:

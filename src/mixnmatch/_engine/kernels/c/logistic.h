@@ -34,7 +34,7 @@ FOR_ALL_PROCESSORS static void logistic_sums(
             double u = first[i], v = second[i], w = weight[i];
             double x = a * u + b * v + c, t = low + positive[i] * gap;
             double e = exp_d(-fabs(x)), r = 1.0 / (1.0 + e), p = x >= 0 ? r : e * r, spread = e * r * r;
-            double log_loss = 0.5 * (x + fabs(x)) - x * t + twice_atanh(e / (2.0 + e));
+            double log_loss = 0.5 * (x + fabs(x)) - x * t + log_1_plus(e);
             double value = brier ? (p - t) * (p - t) : log_loss;
             double slope = w * (brier ? 2.0 * (p - t) * spread : p - t);
             double curve = w * (brier ? 2.0 * spread * spread : spread);

@@ -75,7 +75,14 @@ INLINE double twice_atanh(double s) {
     p = 1 / 19.0 + q * (1 / 21.0 + q * (1 / 23.0 + q * p));
     p = 1 / 13.0 + q * (1 / 15.0 + q * (1 / 17.0 + q * p));
     p = 1 / 7.0 + q * (1 / 9.0 + q * (1 / 11.0 + q * p));
-    return 2.0 * s * (1.0 + q * (1 / 3.0 + q * (1 / 5.0 + q * p)));
+    /* The correction is small beside 2 s: its rounding hardly shows. */
+    return 2.0 * s + 2.0 * s * (q * (1 / 3.0 + q * (1 / 5.0 + q * p)));
+}
+
+/* log(1 + e) for 0 <= e <= 1, to all digits at both ends: log 2 + log((1 + e) / 2) next to 1. */
+INLINE double log_1_plus(double e) {
+    double near_one = 0.693147180559945309417 - twice_atanh((1.0 - e) / (3.0 + e));
+    return e > 0.5 ? near_one : twice_atanh(e / (2.0 + e));
 }
 
 #endif

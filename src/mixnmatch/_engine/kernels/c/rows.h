@@ -485,7 +485,7 @@ FOR_ALL_PROCESSORS static void NAMED(log_odds_of_two_into)(
     SIMD()
     for (Size i = 0; i < n; i++) {
         double lead = (double)x[2 * i] - x[2 * i + 1], size = fabs(lead), e = exp_d(-size);
-        double rest = twice_atanh(e / (2.0 + e));
+        double rest = log_1_plus(e);
         double first = 0.5 * (lead - size) - rest, second = -0.5 * (lead + size) - rest;
         first = first > lowest ? first : lowest;
         second = second > lowest ? second : lowest;
