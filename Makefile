@@ -11,14 +11,14 @@ JOBS ?= auto
 
 $(VENV)/core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --editable ".[fast,plot]"
+	$(PIP) install --editable ".[plot]"
 	touch $@
 
 # Everything that `make test`, `make check` and `make docs` use. Torch is pinned to a release whose CPU build suffices. A
 # browser cannot be had from a Python package: it is installed where that is possible, and its tests say so where not.
 $(VENV)/all: pyproject.toml $(VENV)/core
 	$(PIP) install $(TORCH)
-	$(PIP) install --editable ".[fast,plot,parquet,test,dev,docs]"
+	$(PIP) install --editable ".[plot,parquet,test,dev,docs]"
 	command -v chromium >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
 	  && apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium >/dev/null; } \
 	  || echo "no chromium here: the browser tests of the report will be skipped"
@@ -48,7 +48,7 @@ docs: $(VENV)/all  ## the documentation site, warnings are errors
 
 lowest:  ## all tests with the lowest versions that pyproject.toml admits
 	$(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/python -m pip --quiet install --constraint constraints-lowest.txt --editable ".[fast,plot,parquet,test]"
+	.venv-lowest/bin/python -m pip --quiet install --constraint constraints-lowest.txt --editable ".[plot,parquet,test]"
 	.venv-lowest/bin/python -m pytest
 
 parity:  ## what other packages say of the same data, into parity/values.json
