@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from mixnmatch.cli.command import Command, echo
-from mixnmatch.cli.options import FILE, force_option
+from mixnmatch.cli.command import Command, echo, print_json
+from mixnmatch.cli.options import FILE, force_option, json_option
 
 HELP = """Write one HTML page to try calibration in the browser.
 
@@ -24,7 +24,8 @@ HELP = """Write one HTML page to try calibration in the browser.
 )
 @click.option("--output", "-o", type=FILE, required=True, metavar="PAGE.html", help="File to write.")
 @force_option
-def command(output: Path, force: bool) -> None:
+@json_option
+def command(output: Path, force: bool, as_json: bool) -> None:
     """Write the page."""
     from mixnmatch.cli.streams import not_overwriting
     from mixnmatch.io import check_output
@@ -33,4 +34,7 @@ def command(output: Path, force: bool) -> None:
     check_output(output, [".html"], force=force)
     with not_overwriting(output, force=force):
         write_playground(output)
-    echo(f"Wrote {output}. Open it in a browser.")
+    if as_json:
+        print_json({"output": str(output)})
+    else:
+        echo(f"Wrote {output}. Open it in a browser.")
