@@ -10,9 +10,13 @@ from typing import Any
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 ROOT = Path(__file__).parent
-# [text](target) and ![text](target), with a target that is a file of the repository or a place in one.
-LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|mailto:|#)([^)\s]+)\)")
-IMAGE_LINE = re.compile(r"^!\[[^\]]*\]\((?!https?:)[^)\s]+\)\n+", re.MULTILINE)
+# What a link leads to, if it is a file of the repository.
+FILE = r"(?!https?:|mailto:|data:|#)[^)\s\"]+"
+IMAGE = re.compile(rf"!\[([^\]]*)\]\(({FILE})\)")
+LINK = re.compile(rf"\]\(({FILE})\)")
+REFERENCE = re.compile(rf"^(\[[^\]]+\]:\s+)({FILE})", re.MULTILINE)
+ATTRIBUTE = re.compile(rf'\b(src|srcset|href)="({FILE})"')
+FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
 class MetadataHook(MetadataHookInterface):
@@ -41,18 +45,29 @@ def release_settings() -> dict[str, str]:
 
 
 def absolute_links(text: str, repository: str, version: str) -> str:
-    """Markdown with links to files of a release in place of relative ones.
+    """Markdown with links to files of a release in place of relative ones; code blocks stay as they are.
 
     Without a repository there is nothing to link to: texts stay without their links, and pictures are left out.
     """
-    if not repository:
-        return LINK.sub(lambda found: found[2], IMAGE_LINE.sub("", text))
+    change = _with_addresses if repository else _without_links
+    parts = FENCE.split(text)  # every second part is a block of code
+    return "".join(part if k % 2 else change(part, repository, version) for k, part in enumerate(parts))
 
-    def absolute(found: re.Match[str]) -> str:
-        kind = "raw" if found[1] else "blob"
-        return f"{found[1]}[{found[2]}]({repository}/{kind}/v{version}/{found[3]})"
 
-    return LINK.sub(absolute, text)
+def _with_addresses(text: str, repository: str, version: str) -> str:
+    raw, blob = f"{repository}/raw/v{version}", f"{repository}/blob/v{version}"
+    text = IMAGE.sub(lambda found: f"![{found[1]}]({raw}/{found[2]})", text)
+    text = LINK.sub(lambda found: f"]({blob}/{found[1]})", text)
+    text = REFERENCE.sub(lambda found: f"{found[1]}{blob}/{found[2]}", text)
+    return ATTRIBUTE.sub(lambda found: f'{found[1]}="{blob if found[1] == "href" else raw}/{found[2]}"', text)
+
+
+def _without_links(text: str, _repository: str, _version: str) -> str:
+    pictures = rf'<picture>.*?</picture>|<img [^>]*src="{FILE}"[^>]*>'
+    text = re.sub(pictures, "", IMAGE.sub("", text), flags=re.DOTALL)
+    text = re.sub(rf"\[([^\]]*)\]\({FILE}\)", r"\1", text)
+    text = re.sub(rf'<a [^>]*href="{FILE}"[^>]*>(.*?)</a>', r"\1", text, flags=re.DOTALL)
+    return re.sub(r"\n{3,}", "\n\n", REFERENCE.sub("", text))
 
 
 def project_urls(repository: str, documentation: str, version: str) -> dict[str, str]:

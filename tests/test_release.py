@@ -83,20 +83,42 @@ def test_a_release_needs_addresses_and_one_date(check, tmp_path, monkeypatch):
     assert any("v9.9.9" in problem for problem in check.problems())
 
 
+MARKDOWN = """[guide](docs/a.md#top) and [site](https://example.com) and [part](#part)
+[![badge](docs/b.svg)](docs/c.md)
+<picture><source srcset="docs/dark.png"><img src="docs/light.png" alt="x"></picture>
+<a href="docs/d.md">more</a> and [by name][e]
+
+[e]: docs/e.md
+
+```python
+maps[0](scores)
+```
+"""
+
+
 def test_links_of_the_long_description_are_absolute(build_hook):
-    text = build_hook.absolute_links(README, "https://example.org/me/project", "1.2.3")
-    targets = re.findall(r"\]\(([^)]+)\)", text)
-    assert len(targets) == len(re.findall(r"\]\(([^)]+)\)", README)) > 5
-    assert all(target.startswith(("https://", "#")) for target in targets)
-    assert "https://example.org/me/project/blob/v1.2.3/CONTRIBUTING.md" in targets
-    for target in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
-        assert target.startswith("https://example.org/me/project/raw/v1.2.3/docs/images/")
+    for text in (README, MARKDOWN):
+        made = build_hook.absolute_links(text, "https://example.org/me/project", "1.2.3")
+        outside = re.sub(r"^```.*?^```$", "", made, flags=re.MULTILINE | re.DOTALL)
+        targets = re.findall(r"\]\(([^)]+)\)|(?:src|srcset|href)=\"([^\"]+)\"", outside)
+        assert len(targets) > 5
+        assert all("".join(target).startswith(("https://", "#")) for target in targets)
+    assert made.splitlines()[1] == (
+        "[![badge](https://example.org/me/project/raw/v1.2.3/docs/b.svg)]"
+        "(https://example.org/me/project/blob/v1.2.3/docs/c.md)"
+    )
+    assert 'src="https://example.org/me/project/raw/v1.2.3/docs/light.png"' in made
+    assert "[e]: https://example.org/me/project/blob/v1.2.3/docs/e.md" in made
+    assert "maps[0](scores)" in made
 
 
 def test_without_a_repository_there_are_no_dead_links(build_hook):
-    text = build_hook.absolute_links(README, "", "1.2.3")
-    assert not re.findall(r"\]\((?!https:|#)", text)
-    assert "contributing" in text
+    for text in (README, MARKDOWN):
+        made = build_hook.absolute_links(text, "", "1.2.3")
+        assert not re.findall(r"\]\((?!https:|#|scores)|=\"docs/", made)
+        assert "docs/" not in re.sub(r"`[^`]*`", "", made)
+    assert made.startswith("guide and [site](https://example.com) and [part](#part)")
+    assert "maps[0](scores)" in made
     assert build_hook.project_urls("", "", "1.2.3") == {}
 
 
