@@ -195,7 +195,7 @@ def test_a_bad_file_gives_a_message_and_no_old_result(page, content, name, reaso
     assert reason in page.text("error-text")
     assert page.text("error-text").startswith(name)
     assert page.run("document.getElementById('error').getAttribute('role')") == "alert"
-    assert page.run(shown("#results, #save")) == 0
+    assert page.run(shown("#results, #save, #slider")) == 0
     assert page.run(shown("#data")) == 1
     page.run("document.getElementById('sample-ten').click()")
     page.settled()

@@ -40,7 +40,7 @@ const showError = (error, source) => {
   task++;
   const known = error instanceof InputError;
   Object.assign(state, { table: null, session: null, result: null, warnings: [] });
-  for (const section of ["results", "save"]) $(section).hidden = true;
+  for (const section of ["results", "save", "slider"]) $(section).hidden = true;
   $("data-line").textContent = "";
   $("warnings").replaceChildren();
   $("error").hidden = false;
