@@ -212,3 +212,12 @@ def test_damaged_files_give_a_table_or_a_reason(engine):
     unexpected = [(text, one) for text, one in zip(texts, found, strict=True) if one is not None and not one["known"]]
     assert not unexpected, unexpected[0]
     assert sum(one is not None for one in found) > 100
+
+
+def test_very_many_classes_are_read(engine):
+    # Made in the page: more columns than a function can have arguments.
+    made = "JSON.stringify({ probs: Array(10).fill(Array(100000).fill(1e-5)), labels: Array(10).fill(99999) })"
+    found = engine.call_page(
+        f"() => {{ const r = playground.readTable({made}, false); return [r.table.n, r.table.width]; }}"
+    )
+    assert found == [10, 100_000]

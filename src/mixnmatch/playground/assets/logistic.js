@@ -1,6 +1,6 @@
 // Platt and beta scaling: p = sigmoid(theta . features) of each class against the rest, slopes positive.
 
-import { clip, sum, winner } from "./numbers.js";
+import { clip, highest, lowest, sum, winner } from "./numbers.js";
 import { boundedStep, newton } from "./solve.js";
 
 // Rows of a first look, from which the passes over many more rows start.
@@ -95,12 +95,9 @@ export const fitLogistic = (kind, table, floor) => {
   return {
     coefficients: fits.map((fit) => fit.theta),
     losses: fits.map((fit) => fit.value / table.n),
-    residual: Math.max(...fits.map((fit) => fit.residual)),
+    residual: highest(fits.map((fit) => fit.residual)),
   };
 };
-
-// Smallest number of a column, or of its negative.
-const smallest = (column, sign = 1) => column.reduce((least, value) => Math.min(least, sign * value), Infinity);
 
 const isClass = (table, k) => Uint8Array.from(table.labels, (label) => (label === k ? 1 : 0));
 
@@ -110,7 +107,7 @@ const fitProblem = (full, look) => {
   const targets = [1 / (n - positives + 2), (positives + 1) / (positives + 2)];
   // Centred features keep scores that hardly differ distinct. Of features that are all the same the mean must be that
   // number, or rounding would pass for a spread.
-  const centre = look.columns.map((column) => clip(sum(column) / column.length, smallest(column), -smallest(column, -1)));
+  const centre = look.columns.map((column) => clip(sum(column) / column.length, lowest(column), highest(column)));
   const onLook = statistic(look.columns, centre, look.positive, targets);
   let { theta, lower } = startOf(onLook, look, targets, centre);
   const project = (found) => found.map((value, k) => Math.max(value, lower[k]));

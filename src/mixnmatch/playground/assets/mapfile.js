@@ -1,7 +1,7 @@
 // Map files, format 1: what `mixnmatch.load` reads. Numbers are written as Python writes them, since the checksum is of
 // the text that Python would write for the same document.
 
-import { sum } from "./numbers.js";
+import { highest, sum } from "./numbers.js";
 
 // Arrays up to this size are written as readable numbers, larger ones as base64 of little-endian bytes.
 const READABLE = 64;
@@ -111,7 +111,7 @@ const calibrationSummary = (map, table) => {
   const least = width === 2 ? -LARGEST : -Math.log(width - 1);
   for (let row = 0; row < n; row++) {
     const entries = p.subarray(row * width, (row + 1) * width);
-    const top = width === 2 ? entries[1] : Math.max(...entries), others = width === 2 ? entries[0] : 1 - top;
+    const top = width === 2 ? entries[1] : highest(entries), others = width === 2 ? entries[0] : 1 - top;
     const odds = Math.log(Math.max(top, TINY_SINGLE)) - Math.log(Math.max(others, TINY_SINGLE));
     const cell = Math.floor(Math.min(Math.max(((odds - least) / (LARGEST - least)) * CELLS, 0), CELLS - 1));
     counts[labels[row]][cell]++;

@@ -20,6 +20,10 @@ export const dot = (a, b) => {
   return total;
 };
 
+// Smallest and largest number of a list of any length.
+export const lowest = (values) => values.reduce((least, value) => Math.min(least, value), Infinity);
+export const highest = (values) => values.reduce((most, value) => Math.max(most, value), -Infinity);
+
 export const clip = (value, low, high) => Math.min(Math.max(value, low), high);
 
 // Column of the largest entry in a row of a row-major table, the first one of equals.

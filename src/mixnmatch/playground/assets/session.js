@@ -2,7 +2,7 @@
 
 import { fitMap, temperatureMap } from "./maps.js";
 import { change, histogramCurve, joined, kernelCurve, measures, outcomes } from "./measures.js";
-import { sum } from "./numbers.js";
+import { highest, sum } from "./numbers.js";
 import { foldOf } from "./table.js";
 
 const FOLDS = 5;
@@ -107,7 +107,7 @@ const baseRate = (map, table) => {
     return gap - 1 - far * error > 0 && gap >= SHARE * Math.min(seen[k], n - seen[k]) ? gap / error : 0;
   });
   if (!clear.some((size) => size > 0)) return [];
-  const worst = width === 2 ? 1 : clear.indexOf(Math.max(...clear));
+  const worst = width === 2 ? 1 : clear.indexOf(highest(clear));
   const why = map.accuracyPreserving ? "it keeps the predicted classes" : "it does not fit these data";
   return [
     `After calibration the mean probability of class ${table.names[worst]} is ${percent(expected[worst] / total)}, but ` +

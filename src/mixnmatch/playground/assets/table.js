@@ -1,6 +1,6 @@
 // A checked table of scores and labels, and the forms in which maps and measures read it.
 
-import { InputError, SMALLEST_PROBABILITY, logSoftmaxRows, softmaxRows, sum, winner } from "./numbers.js";
+import { InputError, SMALLEST_PROBABILITY, highest, logSoftmaxRows, lowest, softmaxRows, sum, winner } from "./numbers.js";
 
 // How far a row of probabilities may be from summing to 1 without a warning; rows this close are taken as given.
 const USUAL_OFF = 1e-4, AS_GIVEN = 1e-9;
@@ -132,7 +132,7 @@ const checkProbabilities = (scores, width) => {
   let furthest = 0;
   for (let row = 0; row * width < scores.length; row++) {
     const entries = scores.subarray(row * width, (row + 1) * width);
-    const low = Math.min(...entries);
+    const low = lowest(entries);
     if (low < 0) throw new InputError(`row ${row} of the scores has a negative entry (${low}); ${LOGITS_HINT}`);
     if (width === 1) {
       if (entries[0] > 1) {
@@ -160,7 +160,7 @@ const narrowed = (scores, width) => {
   for (let start = 0; start < out.length; start += width) {
     const row = out.subarray(start, start + width);
     if (!row.some((score) => Math.abs(score) > WIDEST)) continue;
-    const top = Math.max(...row);
+    const top = highest(row);
     for (let k = 0; k < width; k++) row[k] = Math.max(row[k] - top, -WIDEST);
   }
   return out;
@@ -170,7 +170,7 @@ const looksLikeProbabilities = (scores, width) => {
   if (width < 2 || scores.length < ROWS_TO_COMPARE * width) return false;
   for (let start = 0; start < scores.length; start += width) {
     const row = scores.subarray(start, start + width);
-    if (Math.min(...row) < -rounding(width) || Math.abs(sum(row) - 1) > rounding(width)) return false;
+    if (lowest(row) < -rounding(width) || Math.abs(sum(row) - 1) > rounding(width)) return false;
   }
   return true;
 };
