@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 TORCH := torch==2.13.0
+DIST := .venv-dist
 # Tests run in parallel on as many cores as there are.
 JOBS ?= auto
 
-.PHONY: demo test fuzz audit check lowest docs parity bench bench-quick bench-ratios clean
+.PHONY: demo test fuzz audit check lowest docs dist release-check parity bench bench-quick bench-ratios clean
 
 $(VENV)/core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -46,6 +47,20 @@ check: $(VENV)/all  ## style, types, and which layer may import which
 docs: $(VENV)/all  ## the documentation site, warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going docs site
 
+$(DIST)/tools:
+	$(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/python -m pip --disable-pip-version-check --quiet install build twine
+	touch $@
+
+dist: $(DIST)/tools  ## sdist and wheel, checked and tried in empty environments
+	rm -rf dist
+	$(DIST)/bin/python -m build --outdir dist .
+	$(DIST)/bin/twine check --strict dist/*
+	$(DIST)/bin/python release/check_dist.py dist
+
+release-check:  ## what must be true before a version is tagged
+	$(PYTHON) release/check_release.py
+
 lowest:  ## all tests with the lowest versions that pyproject.toml admits
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip --quiet install --constraint constraints-lowest.txt --editable ".[plot,parquet,test]"
@@ -74,4 +89,4 @@ bench-ratios: $(PEERS)/peers.json  ## the ratios on docs/results/speed.md
 	$(PEERS)/bin/python benchmarks/estimators.py
 
 clean:
-	rm -rf .venv .venv-lowest .venv-parity .venv-peers .bench out build dist
+	rm -rf .venv .venv-dist .venv-lowest .venv-parity .venv-peers .bench out build dist

@@ -39,6 +39,8 @@ from mixnmatch.maps.temperature import (
 Vector = NDArray[np.float64]
 # What is certified of a fit to float32 scores.
 SINGLE = 1e-6
+# Relative rounding of sums over many samples.
+ROUNDING = 1e-12
 # Probabilities above this are mixed as they are, others through their logarithms.
 SMALLEST_MIXED = 1e-290
 # Nodes of the scan over beta, as multiples of the inverse temperature that is best for temperature scaling alone.
@@ -383,13 +385,17 @@ def _step(gradient: Vector, hessian: NDArray[np.float64], w: Vector) -> Vector:
     inside = _step_on_face(gradient, h, w, (1, 2, 3))
     if inside is not None and (w + inside[1:]).min() > 0:
         return inside
+    # Steps of the weights sum to 0 but for rounding. With the same number taken off all of their slopes, that rounding
+    # does not hide the fall that a short step brings.
+    reduced = gradient.copy()
+    reduced[1:] -= gradient[1:] @ w
     best, least = np.zeros(4), 0.0
     for size in (1, 2, 3):
         for face in combinations((1, 2, 3), size):
             step = _step_on_face(gradient, h, w, face)
             if step is None:
                 continue
-            value = float(gradient @ step + 0.5 * step @ h @ step)
+            value = float(reduced @ step + 0.5 * step @ h @ step)
             if value < least:
                 best, least = step, value
     return best
@@ -486,9 +492,12 @@ def _fit_nll(source: Rows, beta_ts: float, floor: float) -> Candidate:
     k = int(np.argmin(corners))
     corner = Candidate(beta_ts, np.eye(3)[k], float(corners[k]))
     best = min(fits, key=lambda fit: fit.value)
-    if corner.value < best.value - CERTIFIED * abs(best.value):  # a valley that the scan has missed
+    # Often the optimum is this corner, whose loss was added up in another way: more than rounding must tell them apart.
+    # A temperature that was found roughly is refined, as is a valley that the scan has missed.
+    rounding = ROUNDING * abs(best.value)
+    if corner.value < best.value - rounding:
         best = refined(source, corner, TOLERANCE)
-    return best if best.value <= corner.value else replace(corner, residual=best.residual)
+    return best if best.value <= corner.value + rounding else replace(corner, residual=best.residual)
 
 
 def _promising(starts: list[Candidate]) -> list[Candidate]:
