@@ -87,6 +87,6 @@ def table(path: Path) -> tuple[np.ndarray, np.ndarray]:
 def numbers(column: np.ndarray) -> np.ndarray:
     """A column of numbers as it is, or one column of 0 and 1 for each text."""
     try:
-        return column.astype(np.float32)[:, None]
+        return column.astype(np.float64)[:, None]
     except ValueError:
-        return (column[:, None] == np.unique(column)).astype(np.float32)
+        return (column[:, None] == np.unique(column)).astype(np.float64)

@@ -57,14 +57,15 @@ def losses(rows: list[Row]) -> list[str]:
         for group in GROUPS:
             league = chosen(rows, task, group, "all")
             for score in SCORES if AUTO in league else ():
-                ahead = sorted((r for r in league.values() if wins(r, score) > wins(league[AUTO], score)
-                                and not r.method.startswith(AUTO)), key=lambda r: -wins(r, score))  # fmt: skip
+                others = rivals(league, AUTO)
+                ahead = [row for row in others if wins(row, score) > wins(league[AUTO], score)]
+                ahead.sort(key=lambda row, score=score: -wins(row, score))
                 if ahead:
                     said = ", ".join(f"{row.method} ({wins(row, score):.3f})" for row in ahead[:3])
                     more = f" and {len(ahead) - 3} others" if len(ahead) > 3 else ""
                     lines.append(
                         f"{words}, {group}, by {score_name(score)}: `auto` is at place {len(ahead) + 1} of "
-                        f"{len(league)} ({wins(league[AUTO], score):.3f}), behind {said}{more}."
+                        f"{len(others) + 1} ({wins(league[AUTO], score):.3f}), behind {said}{more}."
                     )
     return lines
 
