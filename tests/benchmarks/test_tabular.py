@@ -12,7 +12,7 @@ from tabular import judging, leagues, page, problems
 from tabular.judging import Results, jobs, judge_all, judge_size, write_table
 from tabular.keel import Table, halves, numbers, table, tables
 from tabular.methods import FOR_MORE_CLASSES, methods
-from tabular.problems import Name, made, sizes, split, wanted
+from tabular.problems import Name, large_enough, made, sizes, split, wanted
 
 
 @pytest.fixture
@@ -81,9 +81,10 @@ def test_problems_have_out_of_fold_scores_and_new_ones(binary_table):
     np.testing.assert_array_equal(again.new_scores, problem.new_scores)
 
 
-def test_data_sets_with_too_few_samples_of_a_class_are_no_problems(binary_table):
-    y = np.repeat([0, 1], [490, 10])
-    assert made(Table("toy", "binary", "first", binary_table.x, y), "bayes", 0) is None
+def test_data_sets_need_ten_test_samples_of_every_class():
+    assert large_enough(np.repeat([0, 1], [470, 30]))
+    assert not large_enough(np.repeat([0, 1], [472, 28]))
+    assert not large_enough(np.repeat([0, 1, 2], [300, 172, 28]))
 
 
 def test_sizes_are_nested_and_hold_two_classes():
@@ -95,12 +96,12 @@ def test_sizes_are_nested_and_hold_two_classes():
     assert sizes(labels[:310]) == [100, 310]
 
 
-def test_the_second_half_of_two_classes_is_a_chessboard():
-    taken = [[wanted("binary", "second", data, model) for model in range(6)] for data in range(4)]
-    assert all(sum(row) == 3 for row in taken)
-    assert all(sum(column) == 2 for column in zip(*taken, strict=True))
-    assert wanted("binary", "first", 0, 1)
-    assert wanted("multiclass", "second", 0, 1)
+def test_of_the_second_half_of_two_classes_two_of_three_pairs_take_part():
+    taken = [[wanted("binary", "second", data, model) for model in range(6)] for data in range(6)]
+    assert all(sum(row) == 4 for row in taken)
+    assert all(sum(column) == 4 for column in zip(*taken, strict=True))
+    assert wanted("binary", "first", 0, 0)
+    assert wanted("multiclass", "second", 0, 0)
 
 
 def test_problems_are_made_once(tmp_path, monkeypatch, binary_table):
@@ -248,6 +249,11 @@ def test_leagues_have_one_auto_and_in_the_field_of_calarena_one_of_ours(problem_
     assert found["mixnmatch: auto (brier)"].wins_brier == 0.8
     assert found["probmetrics: CalArena Beta"].harm == 1
     assert found["probmetrics: CalArena TS"].harm == 0
+    near = {key: None if value is None else value / 1000 for key, value in VALUES.items()}
+    fill(results, problem_file, values=near)
+    closer = {row.method: row for row in leagues.rows([problem_file], results) if row.field == "all"}
+    assert closer["probmetrics: CalArena Beta"].harm == 1
+    assert closer["probmetrics: CalArena Beta"].clear_harm == 0
     assert found["scikit-learn: sigmoid"].failures == 2
     assert np.isnan(found["scikit-learn: sigmoid"].nll)
     placed = {row.method: row for row in rows if (row.group, row.field) == ("all problems", "calarena")}
@@ -293,10 +299,8 @@ def test_the_page_tells_what_we_lose(problem_file, tmp_path):
     page.write_page(tmp_path / "out", tmp_path / "peers.json")
     text = (tmp_path / "out" / "tabular.md").read_text()
     assert "`auto` is at place 2 of 6 (0.800), behind probmetrics: CalArena TS (1.000)." in text
-    assert (
-        "| two classes | all methods | `auto` | 2 | 0.800 (0.800 to 0.800) | 0.800 (0.800 to 0.800) | 2 / 2 | 0.0% |"
-        in text
-    )
+    rate = "0.800 (0.800 to 0.800)"
+    assert f"| two classes | all methods | `auto` | 2 | {rate} | {rate} | 2 / 2 | 0.0% | 0.0% |" in text
     assert "| two classes | CalArena's methods | `beta-shrunk` | 2 | 0.667 " in text
     assert "the goal" not in text
     assert "2026-11-17; mixnmatch 1 (0123abcd)" in text
