@@ -7,6 +7,7 @@ ours at a time.
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -54,7 +55,10 @@ class Game:
 
 @dataclass(frozen=True)
 class Row:
-    """A method in a league; the intervals resample data sets. Means are over the games that it finished."""
+    """A method in a league; the intervals resample data sets. Means are over the games that it finished.
+
+    ``reason`` is the most frequent one of its failures.
+    """
 
     task: str
     group: str
@@ -74,6 +78,7 @@ class Row:
     harm: float
     clear_harm: float
     failures: int
+    reason: str
     fit: float
 
 
@@ -150,12 +155,14 @@ def league_row(task: str, group: str, field: str, key: str, part: list[Game], wi
     clearly = [bad and after - before > CLEAR for bad, (after, before) in zip(harmed, pairs, strict=True)]
     data = [game.name.data for game in part]
     (low_nll, high_nll), (low_brier, high_brier) = (interval(wins[score], data) for score in SCORES)
+    reasons = Counter(said for game in part if (said := game.results[key]["problem"]))
+    reason = reasons.most_common(1)[0][0] if reasons else ""
     versions = {label(result) for result in finished}
     return Row(
         task, group, field, len(part), key, " and ".join(sorted(versions)),
         float(np.mean(wins["nll"])), low_nll, high_nll, float(np.mean(wins["brier"])), low_brier, high_brier,
         mean("nll"), mean("brier"), mean("ece"), *(float(np.mean(x)) if x else float("nan") for x in (harmed, clearly)),
-        len(part) - len(finished), mean("fit"),
+        len(part) - len(finished), reason, mean("fit"),
     )  # fmt: skip
 
 

@@ -148,6 +148,15 @@ def league_table(rows: list[Row], task: str) -> str:
     return table(head, cells)
 
 
+def failures_part(rows: list[Row], task: str) -> str:
+    """Who failed, how often, and the most frequent reason."""
+    failed = [row for row in chosen(rows, task, ALL, "all").values() if row.failures]
+    if not failed:
+        return ""
+    lines = [f"- {row.method}: {row.failures}, mostly `{row.reason[:120]}`" for row in failed]
+    return "Failures, which lose:\n\n" + "\n".join(lines) + "\n\n"
+
+
 def half_part(half: str, rows: list[Row]) -> str:
     """The leagues of a half."""
     text = f"## {HALF_NAMES[half]}\n\n"
@@ -158,6 +167,7 @@ def half_part(half: str, rows: list[Row]) -> str:
         if chosen(rows, task, ALL, "all"):
             text += f"### {half.capitalize()} half, {words}, by group\n\n{groups_table(rows, task)}\n"
             text += f"### {half.capitalize()} half, {words}, all methods\n\n{league_table(rows, task)}\n"
+            text += failures_part(rows, task)
     return text
 
 
