@@ -9,6 +9,7 @@ Results are kept as they come: a run that was stopped goes on where it was.
 from __future__ import annotations
 
 import argparse
+from fnmatch import fnmatch
 from pathlib import Path
 
 from peers.runner import note_run, run_facts
@@ -48,9 +49,10 @@ def main() -> None:
     libraries = options.libraries or list(dict.fromkeys(m.library for task in TASKS for m in methods(task).values()))
     for half in options.half:
         if "problems" in parts:
-            print(f"{half} half: {sum(1 for _ in problems(folder / 'problems', half))} problems", flush=True)
+            made = list(problems(folder / "problems", half, options.problems))
+            print(f"{half} half: {len(made)} problems", flush=True)
         paths = sorted((folder / "problems").glob(f"{half}__*.npz"))
-        paths = [path for path in paths if path.match(f"{options.problems}.npz")]
+        paths = [path for path in paths if fnmatch(path.stem, options.problems)]
         if options.forget:
             results.forget(options.forget, half)
         if "judge" in parts:

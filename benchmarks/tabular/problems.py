@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -109,17 +110,17 @@ def wanted(task: str, half: str, data: int, model: int) -> bool:
     return task == "multiclass" or half == "first" or (data + model) % 3 > 0
 
 
-def problems(folder: Path, half: str) -> Iterator[Path]:
-    """Files of the problems of a half; those that are not there are made, which takes some minutes in all."""
+def problems(folder: Path, half: str, pattern: str = "*") -> Iterator[Path]:
+    """Files of the problems of a half whose names fit a pattern; those that are not there are made."""
     folder.mkdir(parents=True, exist_ok=True)
     for task in TASKS:
         chosen = [table for table in tables() if (table.half, table.task) == (half, task) and large_enough(table.y)]
         for place, table in enumerate(chosen):
             for cut in range(CUTS[task]):
                 for number, model in enumerate(MODELS):
-                    if not wanted(task, half, place, number):
-                        continue
                     path = folder / f"{Name(half, task, table.name, model, cut)}.npz"
+                    if not wanted(task, half, place, number) or not fnmatch(path.stem, pattern):
+                        continue
                     if not path.exists():
                         made(table, model, cut).save(path)
                     yield path

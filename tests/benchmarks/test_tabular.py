@@ -110,6 +110,7 @@ def test_problems_are_made_once(tmp_path, monkeypatch, binary_table):
     paths = list(problems.problems(tmp_path, "first"))
     assert [path.stem for path in paths] == ["first__binary__toy__bayes__0", "first__binary__toy__logistic__0"]
     assert list(problems.problems(tmp_path, "second")) == []
+    assert list(problems.problems(tmp_path, "first", "*logistic*")) == paths[1:]
     monkeypatch.setattr(problems, "made", None)
     assert list(problems.problems(tmp_path, "first")) == paths
 
