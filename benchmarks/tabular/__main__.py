@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m tabular", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("parts", nargs="*", choices=PARTS, help="all of them if nothing is named")
+    made.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}; all of them if nothing is named")
     made.add_argument("--half", nargs="+", choices=HALVES, default=list(HALVES), help="halves of the data sets")
     made.add_argument("--cache", type=Path, default=ROOT / ".bench", help="folder that keeps problems and results")
     made.add_argument("--output", type=Path, default=ROOT / "docs" / "results", help="where page and tables go")
@@ -40,10 +40,12 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Run the parts that are asked for."""
-    options = parser().parse_args()
+    options = parser().parse_args(arguments)
     parts = options.parts or list(PARTS)
+    if not set(parts) <= set(PARTS):
+        parser().error(f"parts are {', '.join(PARTS)}, not {' '.join(parts)}")
     folder, tables = options.cache / "tabular", options.output / "tabular"
     results = judging.Results(folder / "results")
     libraries = options.libraries or list(dict.fromkeys(m.library for task in TASKS for m in methods(task).values()))

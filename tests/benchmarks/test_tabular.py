@@ -8,6 +8,7 @@ from peers.calarena import BINARY, MULTICLASS, Clipped, calarena
 from peers.datasets import Problem
 from peers.league import win_rates, win_shares
 from peers.two_classes import Positive
+from tabular import __main__ as command
 from tabular import judging, leagues, page, problems
 from tabular.judging import Results, jobs, judge_all, judge_size, write_table
 from tabular.keel import Table, halves, numbers, table, tables
@@ -321,3 +322,25 @@ def test_the_page_tells_of_goals_missed_and_of_mixed_sources(problem_file, tmp_p
     assert "two classes: the win rate of `auto` by log loss is 0.400; the goal is 0.80." in lines
     assert "two classes: `auto` does harm in 100.0% of the games; the goal is 3%." in lines
     assert "results of different sources" in page.about_part({"first": {}}, {"first": rows})
+
+
+def test_the_command_goes_from_data_to_the_page(tmp_path, monkeypatch, binary_table):
+    monkeypatch.setattr(problems, "tables", lambda: [binary_table])
+    names = ("mixnmatch: identity", "mixnmatch: auto", "mixnmatch: beta-shrunk", "scikit-learn: sigmoid")
+    for module in (judging, leagues, command):
+        monkeypatch.setattr(module, "methods", lambda task: {key: methods(task)[key] for key in names})
+
+    def answer(task, limit):
+        for path, size, key in task["keys"]:
+            yield {"key": [path, size, key], "problem": ""} | judge_size(path, size, key)
+
+    monkeypatch.setattr(judging, "run", answer)
+    folders = ["--cache", str(tmp_path), "--output", str(tmp_path / "out"), "--environment", str(tmp_path)]
+    command.main(["--half", "first", "--problems", "*__bayes__*", *folders])
+    text = (tmp_path / "out" / "tabular.md").read_text()
+    assert "| two classes | all methods | `auto` | 2 |" in text
+    assert "processor time at most 60 s for a fit; mixnmatch " in text
+    monkeypatch.setattr(judging, "run", None)  # nothing is judged twice
+    command.main(["--half", "first", "--problems", "*__bayes__*", *folders])
+    with pytest.raises(SystemExit):
+        command.main(["pages"])
