@@ -1,4 +1,4 @@
-"""Order-preserving maps that know the context: the function of the log-scores depends on the other scores too."""
+"""Order-preserving maps whose function of the log-scores depends on the sample."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ POWER = 0.5
 
 
 class ContextualOrderPreserving(CalibrationMap):
-    r"""Order-preserving map that knows the context: :math:`T(z) = \mathrm{softmax}(g_x(x_1), ..., g_x(x_L))`.
+    r"""Order-preserving map with a function for each sample: :math:`T(z) = \mathrm{softmax}(g_x(x_1), ..., g_x(x_L))`.
 
     Here x are the logarithms of the probabilities after temperature scaling. As for :class:`IntraOrderPreserving`,
     :math:`g_x` is a strictly increasing piecewise-linear function that all classes share. Its slopes depend on three
@@ -101,7 +101,7 @@ class ContextualOrderPreserving(CalibrationMap):
     the objective, as its slopes see it (Rad and Maleki 2020). With the sum :math:`\ell_\lambda` of the losses of the
     samples left out, the fits are averaged with weights proportional to :math:`\exp(-\ell_\lambda / 2)`. A mean of
     fits is another map of this kind, and by convexity its loss on the calibration set is not above that of temperature
-    scaling.
+    scaling. Slopes at their bound count as fixed, so that the approximation is too optimistic where many are.
 
     The contexts, numbers of knots and strengths were chosen on 12 sets of outputs of published classifiers;
     benchmarks/context_study.py compares the map with others on 12 more.

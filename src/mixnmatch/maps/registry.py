@@ -174,7 +174,7 @@ METHODS: dict[str, Method] = {
         Method("svs", _single("StructuredVectorScaling"), "structured vector scaling", 1),
         Method("sms", _single("StructuredMatrixScaling"), "structured matrix scaling", 2),
         Method("keep-sms", _keep_matrix, "structured matrix scaling that never changes the predicted class", 2),
-        Method("keep-context-sms", _keep_context_matrix, "iop-context, then keep-sms", 2),
+        Method("keep-context-sms", _keep_context_matrix, "iop-context, then sms; never changes the predicted class", 2),
         Method("isotonic", _one_vs_all, "isotonic regression, one-vs-all for many classes"),
         Method("histogram", _binary("HistogramBinning"), "histogram binning, one-vs-all for many classes"),
         Method("bbq", _binary("BayesianBinning"), "Bayesian binning into quantiles, one-vs-all", 1),
@@ -190,7 +190,7 @@ METHODS: dict[str, Method] = {
             "iop", _single("IntraOrderPreserving"), "intra order-preserving: one monotone function of log-scores", 1
         ),
         Method(
-            "iop-context", _single("ContextualOrderPreserving"), "as iop, with a function that knows the context", 1
+            "iop-context", _single("ContextualOrderPreserving"), "as iop, with a function that depends on the sample", 1
         ),
         Method("gpc", _single("GaussianProcessCalibration"), "Gaussian-process calibration", 3),
         Method("auto", _single("Auto"), "cross-validated stack of maps and compositions", 3),
