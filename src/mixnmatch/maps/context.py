@@ -123,6 +123,7 @@ class ContextualOrderPreserving(CalibrationMap):
     """
 
     accuracy_preserving = True
+    _applied_by_blas = True
     _fitted: ClassVar[tuple[str, ...]] = (
         "beta_",
         "knots_",
@@ -133,7 +134,7 @@ class ContextualOrderPreserving(CalibrationMap):
         "loss_",
         "backend_",
     )
-    _block_bytes: ClassVar[dict[str, int]] = {"numpy": 1 << 19, "numba": 1 << 19}  # several tables beside the block
+    _block_bytes: ClassVar[dict[str, int]] = {"numpy": 1 << 19, "compiled": 1 << 19}  # several tables beside the block
 
     beta_: float
     knots_: Array
