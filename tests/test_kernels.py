@@ -339,3 +339,29 @@ def test_gaps_of_logits_are_those_of_probabilities_or_in_doubt(backend, kind, we
         tied = (p[:, :, None] == values).any(axis=2)
         tied[np.arange(300), y] = False
         assert unsure[tied.any(axis=1)].all()
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(np.float32, 2e-5), (np.float64, 1e-12)])
+@pytest.mark.parametrize("n_classes", [2, 3, 1000])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_sums_of_diagonal_maps_match_the_formulas(backend, dtype, tolerance, n_classes, weighted):
+    rng = np.random.default_rng(n_classes)
+    s = np.ascontiguousarray(-rng.gamma(2.0, 2.0, (n_classes, 37)), dtype=dtype)
+    slope, intercept, a, b = rng.normal(size=(4, n_classes))
+    weight = rng.random(37).astype(dtype) if weighted else None
+    x, w = s.astype(np.float64), np.ones(37) if weight is None else weight.astype(np.float64)
+    u = slope[:, None] * x + intercept[:, None]
+    p = softmax(u.T).T
+    found, top, total = backend.diagonal_softmax(s, slope, intercept)
+    np.testing.assert_allclose(found, p, atol=tolerance)
+    np.testing.assert_allclose(top + np.log(total), logsumexp(u, axis=0), rtol=tolerance, atol=tolerance)
+    p = found.astype(np.float64)
+    z = a[:, None] * x + b[:, None]
+    z = w * p * (z - (p * z).sum(axis=0))
+    expected = [(z * x).sum(axis=1), z.sum(axis=1)]
+    np.testing.assert_allclose(backend.diagonal_product(s, found, a, b, weight), expected, atol=20 * tolerance)
+    sums = [(w * p * x).sum(axis=1), (w * p).sum(axis=1)]
+    np.testing.assert_allclose(backend.diagonal_sums(s, found, weight, curved=False), sums, atol=20 * tolerance)
+    q = w * p * (1 - p)
+    sums = [(q * x * x).sum(axis=1), (q * x).sum(axis=1), q.sum(axis=1)]
+    np.testing.assert_allclose(backend.diagonal_sums(s, found, weight, curved=True), sums, atol=100 * tolerance)

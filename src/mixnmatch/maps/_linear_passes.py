@@ -6,11 +6,13 @@ Blocks lie on their side here, classes x rows: what is done along the classes ru
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine import kernels
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.prepared import Prepared
 from mixnmatch._engine.rows import Rows
@@ -45,6 +47,12 @@ class Scaled:
     s: NDArray[Any]
     y: NDArray[np.intp]
     weight: NDArray[Any] | None
+    backend: str
+
+    @property
+    def kernels(self) -> ModuleType:
+        """Kernels for these rows."""
+        return kernels.load(self.backend)
 
     def weighted(self, table: NDArray[Any]) -> NDArray[Any]:
         """A table times the weights of its rows."""
@@ -70,7 +78,8 @@ def scaled(block: Block, problem: Problem) -> Scaled:
     """The rows of a block as the maps of this family read them."""
     s = log_probabilities(block, problem.floor, np.float32 if problem.single else np.float64)
     s *= s.dtype.type(problem.beta)
-    return Scaled(s, block.y, None if block.weight is None else block.weight.astype(s.dtype, copy=False))
+    weight = None if block.weight is None else block.weight.astype(s.dtype, copy=False)
+    return Scaled(s, block.y, weight, block.backend)
 
 
 def scaled_rows(source: Rows, problem: Problem) -> Prepared:
@@ -105,12 +114,25 @@ def _transposed(slope: NDArray[Any], s: NDArray[Any], problem: Problem) -> Array
     return np.concatenate([in_weight, slope.sum(axis=1, dtype=np.float64)])
 
 
+def _in_parameters(by_class: Array, problem: Problem) -> Array:
+    """Slopes in the parameters (v, b), from those in a slope and an intercept for each class."""
+    in_weight, in_intercept = by_class
+    return np.concatenate([in_weight.sum(keepdims=True) if problem.shared else in_weight, in_intercept])
+
+
 def _forward(rows: Scaled, problem: Problem, theta: Array) -> tuple[NDArray[Any], Array]:
     """Probabilities, and the logarithm of that of the label."""
+    index = np.arange(len(rows.y))
+    if not problem.full:
+        weight, intercept = unpack(theta, problem, len(rows.s))
+        slope = np.broadcast_to(1 + weight, intercept.shape)
+        p, top, total = rows.kernels.diagonal_softmax(rows.s, np.ascontiguousarray(slope), intercept)
+        at_label = slope[rows.y] * rows.s[rows.y, index] + intercept[rows.y]
+        return p, at_label - top - np.log(total)
     u = _linear(rows.s, problem, theta)
     u += rows.s
     u -= u.max(axis=0)
-    at_label = u[rows.y, np.arange(len(rows.y))].astype(np.float64)
+    at_label = u[rows.y, index].astype(np.float64)
     p = np.exp(u, out=u)
     total = p.sum(axis=0)
     p /= total
@@ -135,8 +157,15 @@ def _loss_and_slope(rows: Scaled, problem: Problem, p: NDArray[Any], log_p: Arra
 
 def gradient_statistic(rows: Scaled, problem: Problem, theta: Array) -> Array:
     """Loss and its gradient in (v or diag(v) + M, b), in one vector."""
-    value, slope = _loss_and_slope(rows, problem, *_forward(rows, problem, theta))
-    return np.concatenate([[value], _transposed(slope, rows.s, problem)])
+    p, log_p = _forward(rows, problem, theta)
+    if problem.full or problem.loss != "nll":
+        value, slope = _loss_and_slope(rows, problem, p, log_p)
+        return np.concatenate([[value], _transposed(slope, rows.s, problem)])
+    weight = np.ones(len(log_p)) if rows.weight is None else rows.weight.astype(np.float64)
+    expected = rows.kernels.diagonal_sums(rows.s, p, rows.weight, curved=False)
+    at_label = rows.s[rows.y, np.arange(len(rows.y))]
+    found = [np.bincount(rows.y, each, len(p)) for each in (weight * at_label, weight)]
+    return np.concatenate([[-(log_p @ weight)], _in_parameters(expected - found, problem)])
 
 
 def newton_statistic(rows: Scaled, problem: Problem, theta: Array) -> tuple[Array, Array]:
@@ -178,12 +207,18 @@ def _one_slope(hessian: Array, n_classes: int) -> Array:
 def local(rows: Scaled, problem: Problem, theta: Array) -> Local:
     """Rows and their probabilities at some parameters, in the precision of the curvature."""
     s = rows.s.astype(np.float32, copy=False) if problem.single_curvature else rows.s
-    p, _ = _forward(Scaled(s, rows.y, None), problem, theta)
-    return Local(s, rows.y, rows.weight, p)
+    p, _ = _forward(Scaled(s, rows.y, None, rows.backend), problem, theta)
+    weight = None if rows.weight is None else rows.weight.astype(s.dtype, copy=False)
+    return Local(s, rows.y, weight, rows.backend, p)
 
 
 def product_statistic(rows: Local, problem: Problem, direction: Array) -> Array:
     """Curvature of the log loss times a direction."""
+    if not problem.full:
+        weight, intercept = unpack(direction, problem, len(rows.s))
+        slope = np.broadcast_to(weight, intercept.shape)
+        by_class = rows.kernels.diagonal_product(rows.s, rows.p, slope, intercept, rows.weight)
+        return _in_parameters(by_class, problem)
     z = _linear(rows.s, problem, direction)
     z *= rows.p
     z -= rows.p * z.sum(axis=0)
@@ -192,11 +227,10 @@ def product_statistic(rows: Local, problem: Problem, direction: Array) -> Array:
 
 def diagonal_statistic(rows: Local, problem: Problem) -> Array:
     """Curvature of the log loss in each entry of (M, b), or for a diagonal map in v, in (v, b) and in b of a class."""
+    if not problem.full:
+        return np.asarray(rows.kernels.diagonal_sums(rows.s, rows.p, rows.weight, curved=True))
     spread = rows.weighted(rows.p * (1 - rows.p))
-    if problem.full:
-        return np.column_stack([spread @ (rows.s * rows.s).T, spread.sum(axis=1)]).astype(np.float64)
-    cross = spread * rows.s
-    return np.stack([np.einsum("ij,ij->i", cross, rows.s), cross.sum(axis=1), spread.sum(axis=1)]).astype(np.float64)
+    return np.column_stack([spread @ (rows.s * rows.s).T, spread.sum(axis=1)]).astype(np.float64)
 
 
 def factor_statistic(rows: Local) -> tuple[Array, Array, float]:

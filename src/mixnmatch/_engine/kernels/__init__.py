@@ -12,6 +12,8 @@ Both modules offer
     apply temperature scaling, and w1 softmax(beta x) + w2 softmax(x) + w3 / L
 ``linear_softmax_into(x, weight, intercept, out)``
     apply softmax(weight log_softmax(x) + intercept), for a matrix or a diagonal
+``diagonal_softmax(s, slope, intercept)``, ``diagonal_product(...)`` and ``diagonal_sums(...)``
+    what fits of a slope and an intercept for each class need of tables classes x rows
 ``interpolate_into(x, function, out)``
     a piecewise linear function of every entry
 ``interpolate_columns_into(x, knots, values, slopes, left, offsets, out)``

@@ -365,6 +365,40 @@ def _linear_sigmoid_into(x: Block, weight: Block, intercept: Block, out: Block) 
     out[:, 1] = np.where(second_leads, more, less)
 
 
+def diagonal_softmax(s: Block, slope: Rows, intercept: Rows) -> tuple[Block, Block, Rows]:
+    """Softmax over the classes of slope s + intercept, largest arguments, and sums of exponentials below them."""
+    u = slope.astype(s.dtype, copy=False)[:, None] * s
+    u += intercept.astype(s.dtype, copy=False)[:, None]
+    top = u.max(axis=0)
+    u -= top
+    p = np.exp(u, out=u)
+    total = p.sum(axis=0)
+    p /= total
+    return p, top, total.astype(np.float64)
+
+
+def diagonal_product(s: Block, p: Block, slope: Rows, intercept: Rows, weight: Block | None) -> Rows:
+    """Curvature of the log loss at p times a direction, in the slopes and in the intercepts."""
+    z = slope.astype(s.dtype, copy=False)[:, None] * s
+    z += intercept.astype(s.dtype, copy=False)[:, None]
+    z *= p
+    z -= p * z.sum(axis=0)
+    if weight is not None:
+        z *= weight
+    return np.stack([np.einsum("ij,ij->i", z, s).astype(np.float64), z.sum(axis=1, dtype=np.float64)])
+
+
+def diagonal_sums(s: Block, p: Block, weight: Block | None, *, curved: bool) -> Rows:
+    """Sums over samples of p s and p for each class, or of q s^2, q s and q for q = p (1 - p) if ``curved``."""
+    q = p * (1 - p) if curved else p
+    q = q if weight is None else q * weight
+    products = q * s
+    sums = [products.sum(axis=1, dtype=np.float64), q.sum(axis=1, dtype=np.float64)]
+    if curved:
+        sums.insert(0, np.einsum("ij,ij->i", products, s).astype(np.float64))
+    return np.stack(sums)
+
+
 def interpolate_into(x: Block, function: Piecewise, out: Block) -> None:
     """Write out = function(x) for every entry of a contiguous block of probabilities."""
     lookup, flat, target = function.lookup(x.dtype), _in_unit_interval(x).reshape(-1), out.reshape(-1)

@@ -115,6 +115,30 @@ def linear_softmax_into(x: Block, weight: Rows, intercept: Rows, out: Block) -> 
     _compiled.vector_softmax_into(x, weight.astype(x.dtype, copy=False), intercept.astype(x.dtype, copy=False), out)
 
 
+def diagonal_softmax(s: Block, slope: Rows, intercept: Rows) -> tuple[Block, Block, Rows]:
+    """Softmax over the classes of slope s + intercept, largest arguments, and sums of exponentials below them."""
+    p, top, total = np.empty_like(s), np.empty(s.shape[1], s.dtype), np.empty(s.shape[1])
+    _compiled.diagonal_softmax_into(
+        s, *(each.astype(s.dtype, copy=False) for each in (slope, intercept)), p, top, total
+    )
+    return p, top, total
+
+
+def diagonal_product(s: Block, p: Block, slope: Rows, intercept: Rows, weight: Block | None) -> Rows:
+    """Curvature of the log loss at p times a direction, in the slopes and in the intercepts."""
+    out, mean = np.empty((2, len(s))), np.empty(s.shape[1])
+    direction = (np.ascontiguousarray(each, dtype=s.dtype) for each in (slope, intercept))
+    _compiled.diagonal_product(s, p, *direction, weight, mean, out)
+    return out
+
+
+def diagonal_sums(s: Block, p: Block, weight: Block | None, *, curved: bool) -> Rows:
+    """Sums over samples of p s and p for each class, or of q s^2, q s and q for q = p (1 - p) if ``curved``."""
+    out = np.empty((3 if curved else 2, len(s)))
+    _compiled.diagonal_sums(s, p, weight, curved, out)
+    return out
+
+
 def interpolate_into(x: Block, function: Piecewise, out: Rows) -> None:
     """Write out = function(x) for every entry of a contiguous block of probabilities."""
     lookup = function.lookup(x.dtype)

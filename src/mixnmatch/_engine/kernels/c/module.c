@@ -194,6 +194,33 @@ KERNEL(vector_softmax_into, 4, "xxxX", TABLE && g[1].size == CLASSES && g[2].siz
     if (single) vector_softmax_into_f(FLOATS(0), N, CLASSES, FLOATS(1), FLOATS(2), FLOATS(3));
     else vector_softmax_into_d(DOUBLES(0), N, CLASSES, DOUBLES(1), DOUBLES(2), DOUBLES(3)))
 
+/* s (classes x m), slope, intercept, p, top (m), total (m); here N is the number of classes */
+#define BY_CLASS(k) (g[k].size == N)
+#define BY_SAMPLE(k) (g[k].size == CLASSES)
+KERNEL(diagonal_softmax_into, 6, "xxxXXD",
+    TABLE && BY_CLASS(1) && BY_CLASS(2) && SAME(3) && BY_SAMPLE(4) && BY_SAMPLE(5),
+    if (single)
+        diagonal_softmax_into_f(FLOATS(0), N, CLASSES, FLOATS(1), FLOATS(2), FLOATS(3), FLOATS(4), DOUBLES(5));
+    else
+        diagonal_softmax_into_d(DOUBLES(0), N, CLASSES, DOUBLES(1), DOUBLES(2), DOUBLES(3), DOUBLES(4), DOUBLES(5)))
+
+/* s, p (classes x m), slope, intercept, weight (m), mean (m), out (2 x classes) */
+KERNEL(diagonal_product, 7, "xxxxx*DD",
+    TABLE && SAME(1) && BY_CLASS(2) && BY_CLASS(3) && (!g[4].data || BY_SAMPLE(4)) && BY_SAMPLE(5) &&
+        g[6].size == 2 * N,
+    if (single)
+        diagonal_product_f(
+            FLOATS(0), FLOATS(1), N, CLASSES, FLOATS(2), FLOATS(3), FLOATS(4), DOUBLES(5), DOUBLES(6));
+    else
+        diagonal_product_d(
+            DOUBLES(0), DOUBLES(1), N, CLASSES, DOUBLES(2), DOUBLES(3), DOUBLES(4), DOUBLES(5), DOUBLES(6)))
+
+/* s, p (classes x m), weight (m), curved, out (2 or 3 x classes) */
+KERNEL(diagonal_sums, 5, "xxx*+D",
+    TABLE && SAME(1) && (!g[2].data || BY_SAMPLE(2)) && g[4].size == (g[3].whole ? 3 : 2) * N,
+    if (single) diagonal_sums_f(FLOATS(0), FLOATS(1), N, CLASSES, FLOATS(2), (int)g[3].whole, DOUBLES(4));
+    else diagonal_sums_d(DOUBLES(0), DOUBLES(1), N, CLASSES, DOUBLES(2), (int)g[3].whole, DOUBLES(4)))
+
 #define LABELS (TABLE && are_labels(g + 1, N, CLASSES))
 KERNEL(label_rows_of_logits, 4, "xnDD", LABELS && g[2].size == CLASSES && g[3].size == 5 * N,
     if (single) label_rows_of_logits_f(FLOATS(0), INDICES(1), N, CLASSES, DOUBLES(2), DOUBLES(3));
@@ -283,7 +310,7 @@ KERNEL(sigmoid_mixture_rows, 9, "dddndd+DD",
 
 static PyMethodDef methods[] = {
     METHOD(extremes), METHOD(leads_into), METHOD(normalise), METHOD(winners), METHOD(keep_winners), METHOD(mixture_into), METHOD(nll_rows),
-    METHOD(brier_rows), METHOD(vector_softmax_into), METHOD(label_rows_of_logits), METHOD(label_rows_of_probabilities), METHOD(interpolate_into),
+    METHOD(brier_rows), METHOD(vector_softmax_into), METHOD(diagonal_softmax_into), METHOD(diagonal_product), METHOD(diagonal_sums), METHOD(label_rows_of_logits), METHOD(label_rows_of_probabilities), METHOD(interpolate_into),
     METHOD(interpolate_columns_into), METHOD(add_gaps), METHOD(add_gaps_of_logits), METHOD(log_odds_into),
     METHOD(log_odds_of_two_into), METHOD(logistic_sums), METHOD(sigmoid_mixture_rows), {NULL, NULL, 0, NULL},
 };

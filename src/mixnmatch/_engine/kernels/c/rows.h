@@ -568,6 +568,8 @@ FOR_ALL_PROCESSORS static void NAMED(label_rows_of_probabilities)(
     }
 }
 
+#include "diagonal.h"
+
 #undef PASTE_
 #undef PASTE
 #undef NAMED
