@@ -16,6 +16,7 @@ from mixnmatch._engine.scores import SMALLEST_PROBABILITY
 from mixnmatch.export.graph import GIVEN, OUTPUT, Graph, Tensor, log_softmax, softmax
 from mixnmatch.export.rows import GivenLogits, GivenProbabilities, GraphRows, Probabilities, Softmax
 from mixnmatch.export.search import CurveTables, PiecewiseTables
+from mixnmatch.maps._order_passes import FACTOR, FINE, WIDE, Nodes
 from mixnmatch.maps.base import BinaryMap, CalibrationMap
 from mixnmatch.maps.binning import BayesianBinning, HistogramBinning
 from mixnmatch.maps.combine import OneVsAll, Pooled
@@ -29,7 +30,7 @@ from mixnmatch.maps.kernel import KernelCalibration
 from mixnmatch.maps.logistic import BetaScaling, PlattScaling
 from mixnmatch.maps.normalised_isotonic import NormalisedIsotonic
 from mixnmatch.maps.odds_curve import OddsCurveMap
-from mixnmatch.maps.order_preserving import FACTOR, FINE, WIDE, IntraOrderPreserving, Nodes, _overlap
+from mixnmatch.maps.order_preserving import IntraOrderPreserving, _overlap
 from mixnmatch.maps.piecewise import PiecewiseMap
 from mixnmatch.maps.prior_shift import PriorShift
 from mixnmatch.maps.quadratic import QuadraticScaling
