@@ -235,6 +235,9 @@ def _kept(rows: GraphRows, made: GraphRows) -> GraphRows:
 def _auto(fitted: Auto, rows: GraphRows) -> GraphRows:
     members = [lower(member, rows, f"member_{k}").probabilities for k, member in enumerate(fitted.members_)]
     stack = _mixture(rows, members, fitted.member_weights_, uniform=False)
+    if fitted.floor_ > 0:
+        raised = stack.probabilities.at_least(fitted.floor_)
+        stack = Probabilities(raised / raised.sum(), rows.n_classes, positive=True)
     return _kept(rows, stack) if fitted.accuracy_preserving else stack
 
 
