@@ -323,6 +323,12 @@ class Rows:
             return 1 / (2 * (self.total_weight() + 1))
         return float(max(smallest / 2, SMALLEST_PROBABILITY))
 
+    def has_zeros(self) -> bool:
+        """Whether any probability, as given, is exactly 0."""
+        if self.chain or self.scores.logits:
+            return False
+        return bool(self.total(_any_zero, combine=max))
+
 
 def refuse_dask(source: Rows, why: str, instead: str = "") -> None:
     """Raise an error for what needs rows in memory, if they are on Dask."""
@@ -388,6 +394,10 @@ def _class_weights(block: Block, n_classes: int) -> NDArray[np.float64]:
 
 def _has_zero(block: Block) -> bool:
     return bool(np.isneginf(block.values).any())
+
+
+def _any_zero(block: Block) -> float:
+    return float((block.values == 0).any())
 
 
 def _smallest_positive(block: Block) -> float:

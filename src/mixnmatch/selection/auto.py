@@ -41,11 +41,11 @@ class Auto(CalibrationMap):
     3. The weights w, on the simplex, minimise a proper score of the outputs for held-out samples. With few samples they
        are drawn to equal ones.
     4. The evidence G is the sum, over held-out samples, of what the stack gains in log loss over doing nothing, less
-       what it would lose if one more sample were predicted wrongly. Without evidence scores stay as they are; from
-       c = 3 nats on (odds of 20 to 1) the stack replaces them.
+       half the standard error of this sum and less what it would lose if one more sample were predicted wrongly.
+       Without evidence scores stay as they are; from c = 3 nats on (odds of 20 to 1) the stack replaces them.
     5. Members with positive weight are fitted to all samples.
     6. Very small probabilities are raised to a floor that costs at most 0.3% of the loss, since a probability of 0 for
-       what happens would cost everything.
+       what happens would cost everything. Scores that stay as they are are raised only if some of them are 0.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ class Auto(CalibrationMap):
         Seconds that the fit should take at most. Candidates that exceed a deterministic cost estimate are dropped, the
         costliest first, and after the first fold those for which the time will not suffice.
     cv : int, optional
-        Number of folds. By default 5 for up to 100 samples, 10 for up to 1,000, 5 for up to 2,500 and 3 for more. The
-        fold of a sample is a hash of its index.
+        Number of folds. By default 5; 10 for two classes and 101 to 1,000 samples; 3 from 2,500 samples on. The fold
+        of a sample is a hash of its index.
     random_state : int
         Seed of that hash.
     verbose : bool
@@ -228,7 +228,7 @@ class Auto(CalibrationMap):
         check_range(self, "floor_", 0.0, 1 / self.n_classes_)
 
     def reporting_to(self, progress: Progress | None) -> Self:
-        """Let ``fit`` call ``progress(done, total, what)`` after every step; returns the map itself."""
+        """Let the next ``fit`` call ``progress(done, total, what)`` after every step; returns the map itself."""
         self._progress = progress
         return self
 
@@ -237,10 +237,10 @@ class Auto(CalibrationMap):
         from mixnmatch.selection.crossfit import CrossFitter, cached, with_one_floor
         from mixnmatch.selection.trial import Clock, Steps, Trial, all_steps
 
-        clock = Clock(self.time_budget)
+        clock, progress = Clock(self.time_budget), self.__dict__.pop("_progress", None)
         few = source.n_rows < 2 * ROWS_TO_CHOOSE_BY
         rows = cached(source.in_memory() if few else source.sampled(ROWS_TO_CHOOSE_BY))
-        n_folds = self.cv or folds_for(rows.n_rows)
+        n_folds = self.cv or folds_for(rows.n_rows, rows.n_classes)
         candidates = candidates_for(source.n_rows, source.n_classes)
         candidates, dropped = drop_over_budget(candidates, self.time_budget, rows.n_rows, source.n_classes, n_folds)
         if not _enough(rows, n_folds, self.random_state):
@@ -249,11 +249,11 @@ class Auto(CalibrationMap):
         maps = {name: stage.make(**settings) for name, stage in STAGES.items()}
         fitter = CrossFitter(with_one_floor(rows), maps, n_folds, self.random_state)
         whole = CrossFitter(rows if few else source, maps, n_folds, self.random_state)
-        steps = Steps(all_steps(candidates, n_folds) + 2, getattr(self, "_progress", None) or self._printer())
+        steps = Steps(all_steps(candidates, n_folds) + 2, progress or self._printer())
         trial = Trial(fitter, candidates, clock, steps)
         preserving = [all(maps[name].accuracy_preserving for name in candidate.names) for candidate in trial.tried]
         names = [candidate.name for candidate in trial.tried]
-        report = self._weigh(trial.outputs(), fitter, np.flatnonzero(preserving), names)
+        report = self._weigh(trial.outputs(), fitter, np.flatnonzero(preserving), names, zeros=rows.has_zeros())
         steps("weights")
         weights = report["candidate_weights_"]
         chosen = [(candidate, weight) for candidate, weight in zip(trial.tried, weights, strict=True) if weight > 0]
@@ -276,7 +276,13 @@ class Auto(CalibrationMap):
         return lambda done, total, what: print(f"auto: {done} of {total} steps, {what}", file=sys.stderr, flush=True)
 
     def _weigh(
-        self, outputs: list[Rows], fitter: CrossFitter, preserving: NDArray[np.intp], names: list[str]
+        self,
+        outputs: list[Rows],
+        fitter: CrossFitter,
+        preserving: NDArray[np.intp],
+        names: list[str],
+        *,
+        zeros: bool,
     ) -> dict[str, Any]:
         """Weights of the candidates, the identity being the first of them, and how they did."""
         from mixnmatch.selection.crossfit import HeldOut, kept_losses
@@ -313,7 +319,8 @@ class Auto(CalibrationMap):
             "gain_": gain.mean,
             "gain_error_": gain.standard_error,
             "evidence_": evidence,
-            "floor_": probability_floor(held_out, weights, given.n_classes) if share > 0 else 0.0,
+            # Scores that stay as they are stay so exactly, unless they call something impossible.
+            "floor_": probability_floor(held_out, weights, given.n_classes) if share > 0 or zeros else 0.0,
         }
 
     def _share(self, evidence: float) -> float:

@@ -131,13 +131,11 @@ def candidates_for(n_rows: float, n_classes: int) -> list[Candidate]:
     return [IDENTITY, shared, VECTOR, *([MATRIX] if n_rows * n_classes**2 <= MATRIX_SIZE else [])]
 
 
-def folds_for(n_rows: float) -> int:
-    """Number of folds for so many rows: with few of them each fit should miss few, with many there is no need."""
-    if n_rows <= 100:
-        return 5
-    if n_rows <= 1000:
-        return 10
-    return 5 if n_rows < ISOTONIC_FROM else 3
+def folds_for(n_rows: float, n_classes: int) -> int:
+    """Number of folds: fits to two classes are cheap and can miss few samples; with many samples there is no need."""
+    if n_rows >= ISOTONIC_FROM:
+        return 3
+    return 10 if n_classes == 2 and 100 < n_rows <= 1000 else 5
 
 
 def drop_over_budget(

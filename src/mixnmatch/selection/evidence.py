@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.rows import Rows
 from mixnmatch.selection.crossfit import HeldOut, kept_losses
-from mixnmatch.selection.stacking import Array, cross_fitted_weights, mixed, stack
+from mixnmatch.selection.stacking import Array, Difference, cross_fitted_weights, mixed, stack
 
+# So many standard errors of a gain are put down to chance.
+CHANCE = 0.5
 # No probability is so small that raising all others to it would cost more than this part of the loss.
 FLOOR_COST = 0.003
 
@@ -45,11 +47,12 @@ class Judged:
         return Judged(self.weights, self.each, losses, log_losses)
 
     def evidence(self, held_out: HeldOut) -> float:
-        """Gain in log loss over doing nothing, in all, less what one more wrong prediction would cost."""
+        """Gain in log loss over doing nothing, in all, less what chance and one more wrong prediction may cost."""
         weight = held_out.weight
-        gain = float(weight @ (-np.log(held_out.at_label[:, 0]) - self.log_losses))
+        gain = Difference.of(-np.log(held_out.at_label[:, 0]), self.log_losses, weight)
         change = np.log(held_out.at_other @ self.weights) - np.log(held_out.at_other[:, 0])
-        return gain + min(0.0, float(weight @ change) / float(weight.sum()))
+        total = float(weight.sum())
+        return total * (gain.mean - CHANCE * gain.standard_error) + min(0.0, float(weight @ change) / total)
 
 
 def probability_floor(held_out: HeldOut, weights: Array, n_classes: int) -> float:

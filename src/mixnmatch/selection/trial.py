@@ -18,8 +18,8 @@ Progress = Callable[[int, int, str], None]
 # After the first fold a candidate is dropped whose loss is above the least one by more than so many standard errors,
 # if the fold has at least so many samples.
 BEHIND, SAMPLES_TO_RACE = 3.0, 500
-# The final fits take about as long as this many folds.
-FINAL_FITS = 1.5
+# Tails, weights and the final fits together take about as long as this many folds.
+FINAL_FITS = 2.5
 
 
 @dataclass
