@@ -10,6 +10,7 @@ from docutils import nodes
 from docutils.utils.math import latex2mathml
 
 from mixnmatch import __version__
+from mixnmatch.playground import write_playground
 
 project = "mixnmatch"
 author = "The mixnmatch developers"
@@ -57,7 +58,14 @@ def write_mathml(writer: Any, node: nodes.Element) -> None:
     raise nodes.SkipNode
 
 
+def add_playground(app: Any, error: Exception | None) -> None:
+    """Put the page to try calibration in the browser beside the others."""
+    if error is None and app.builder.format == "html":
+        write_playground(Path(app.outdir, "try.html"))
+
+
 def setup(app: Any) -> None:
-    """Register what is done to pages before they are read, and how formulas are written."""
+    """Register what is done to pages before they are read, how formulas are written, and the page to try it."""
     app.connect("source-read", leave_out_empty_folder)
+    app.connect("build-finished", add_playground)
     app.add_html_math_renderer("mathml", (write_mathml, None), (write_mathml, None))

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
+from mixnmatch.maps.parameters import clone
 from mixnmatch.selection.evaluation_set import EvaluationSet, read_evaluation
 from mixnmatch.selection.methods import Methods, build_methods
 from mixnmatch.selection.text_table import table
@@ -322,7 +322,7 @@ def _evaluate(unfitted: CalibrationMap, part: Rows, rows: EvaluationSet) -> tupl
     """Log loss, Brier score, accuracy and calibration error on other samples."""
     from mixnmatch.evaluation.error import calibration_error
 
-    fitted = calibration_map(clone(unfitted, safe=False))._fit_source(part)
+    fitted = calibration_map(clone(unfitted))._fit_source(part)
     p = fitted.predict_proba(rows.given())
     losses = rows.losses(p)
     means = [float(np.average(v, weights=rows.weight)) for v in (losses.nll, losses.brier, losses.right)]
