@@ -8,7 +8,7 @@ DIST := .venv-dist
 # Tests run in parallel on as many cores as there are.
 JOBS ?= auto
 
-.PHONY: demo test fuzz audit check lowest docs dist release-check parity bench bench-quick bench-ratios clean
+.PHONY: demo test fuzz audit check lowest docs dist release-check parity bench bench-quick bench-tabular bench-ratios clean
 
 $(VENV)/core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -74,12 +74,17 @@ parity:  ## what other packages say of the same data, into parity/values.json
 
 PEERS := .venv-peers
 BENCH := PYTHONPATH=benchmarks $(PEERS)/bin/python -m peers
+TABULAR := PYTHONPATH=benchmarks $(PEERS)/bin/python -m tabular
 
 $(PEERS)/peers.json: benchmarks/peers/environment.py
 	$(PYTHON) benchmarks/peers/environment.py $(PEERS)
 
-bench: $(PEERS)/peers.json  ## speed, memory and quality beside the peers, and the page; BENCH_FLAGS choose a part
+bench: $(PEERS)/peers.json  ## speed, memory and quality beside the peers, and the pages; BENCH_FLAGS choose a part
 	$(BENCH) $(BENCH_FLAGS)
+	$(if $(BENCH_FLAGS),,$(TABULAR))
+
+bench-tabular: $(PEERS)/peers.json  ## small tabular problems beside the peers, and the page; TABULAR_FLAGS choose a part
+	$(TABULAR) $(TABULAR_FLAGS)
 
 bench-quick: $(PEERS)/peers.json  ## the same in about ten minutes, into out/bench
 	$(BENCH) --quick $(BENCH_FLAGS)

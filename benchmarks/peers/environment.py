@@ -55,6 +55,11 @@ PEERS = (
     Package("venn-abers", "venn_abers"),
     Package("MAPIE", "mapie.calibration"),
     Package("dirichletcal", "dirichletcal", note="Dirichlet calibration by its authors"),
+    Package("probcal", "probcal", note="two classes"),
+    Package("splinecalib", "splinecalib", note="for a method of CalArena"),
+    Package("cir-model", "cir_model", note="for a method of CalArena"),
+    Package("catboost", "catboost", note="for a method of CalArena"),
+    Package("uncertainty-calibration", "calibration", note="for a method of CalArena"),
 )
 # Models and data of the quality league; the two data packages are read as files, so their own needs are left out.
 TOOLS = (

@@ -33,6 +33,8 @@ FEWEST_SAMPLES = 32
 HELD_OUT = 1 / 3
 # A change by less than this share of the log loss is not worth the labels.
 WORTHWHILE = 1e-3
+# A smaller change of the log loss is printed as "less than" this.
+SMALLEST_SHOWN = 0.0001
 
 Progress = Callable[[int, int, str], None]
 
@@ -113,7 +115,10 @@ class Outlook:
         step = f"going from {self.sizes[0]} to {self.sizes[1]} samples" if len(self.sizes) == 2 else "the last increase"
         spread = "" if math.isnan(self.standard_error) else f" (standard error {self.standard_error:.4f})"
         way = "lowered" if self.last_gain > 0 else "raised"
-        change = f"{step} {way} the log loss of {self.method} by {abs(self.last_gain):.4f}{spread}"
+        size = f"by {abs(self.last_gain):.4f}{spread}"
+        if abs(self.last_gain) < SMALLEST_SHOWN:
+            way, size = "changed", f"by less than {SMALLEST_SHOWN}"
+        change = f"{step} {way} the log loss of {self.method} {size}"
         if self.verdict == "yes":
             return f"yes: {change}; the next such step should lower it by about {self.next_gain:.4f}"
         return f"{self.verdict}: {change}"
