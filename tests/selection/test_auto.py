@@ -296,6 +296,35 @@ def test_zeros_and_ones_among_probabilities():
     assert np.isfinite(nll(stack.predict_proba(p), y))
 
 
+def awkward(kind, n):
+    """Probabilities and labels of models that are hard to calibrate."""
+    rng = np.random.default_rng(n)
+    if kind == "saturated":
+        p = 1 / (1 + np.exp(-50 * rng.choice([-1.0, 1.0], size=n)))
+        y = np.where(rng.random(n) < 0.1, p < 0.5, p > 0.5).astype(int)
+        return np.stack([1 - p, p], axis=1), y
+    p = rng.dirichlet(np.ones(4), size=n)
+    y = (p.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1).clip(max=3)
+    if kind == "zeros in a column":
+        p[: max(n // 3, 1), 2] = 0
+    if kind == "a rare class":
+        y[y == 3] = 0
+        y[:12] = 3
+    return p / p.sum(axis=1, keepdims=True), y
+
+
+@pytest.mark.parametrize("kind", ["saturated", "zeros in a column", "a rare class"])
+@pytest.mark.parametrize("n", [1, 2, 9, 10, 11, 20, 50, 200])
+def test_awkward_scores_give_maps_that_can_be_saved(kind, n, tmp_path):
+    p, y = awkward(kind, n)
+    stack = Auto().fit(p, y)
+    q = stack.predict_proba(p)
+    assert np.isfinite(q).all()
+    np.testing.assert_allclose(q.sum(axis=1), 1)
+    stack.save(tmp_path / "auto.json")
+    np.testing.assert_array_equal(load(tmp_path / "auto.json").predict_proba(p), q)
+
+
 def test_logits_and_probabilities_agree():
     logits, y = make_problem(250, 3, seed=9)
     one = Auto(logits=True).fit(logits, y).predict_proba(logits)
