@@ -13,6 +13,7 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.folds import check_folds, fold_of
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
+from mixnmatch.maps._floor import raised
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.fitted import check_range, check_shape, check_simplex, require
 from mixnmatch.maps.keep_winner import keep_winner
@@ -380,8 +381,6 @@ class Auto(CalibrationMap):
         return list(zip(names, parts, self.member_weights_.tolist(), strict=True))
 
     def _log_proba(self, block: Block) -> Array:
-        from mixnmatch.selection.evidence import raised
-
         parts = zip(self.members_, np.log(self.member_weights_), strict=True)
         mixed: Array | None = None
         for member, log_weight in parts:

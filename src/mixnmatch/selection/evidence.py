@@ -61,15 +61,3 @@ def probability_floor(held_out: HeldOut, weights: Array, n_classes: int) -> floa
     total = float(weight.sum())
     losses = -np.log(held_out.at_label @ weights)
     return min(FLOOR_COST * float(weight @ losses) / total / (n_classes - 1), 1 / ((total + 1) * n_classes))
-
-
-def raised(log_p: Array, floor: float) -> Array:
-    """Logarithms of probabilities, those below a floor raised to it before rows are normalised again."""
-    if floor == 0:
-        return log_p
-    low = log_p < np.log(floor)
-    rows = low.any(axis=1)
-    if rows.any():
-        logs = np.maximum(log_p[rows], np.log(floor))
-        log_p[rows] = logs - np.logaddexp.reduce(logs, axis=1, keepdims=True)
-    return log_p
