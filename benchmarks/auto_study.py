@@ -36,6 +36,13 @@ TEST = 20_000
 # The log loss of everything is that of probabilities of at least this.
 SMALLEST = 1e-15
 HARM = 0.01
+GROUPS = {
+    (0, 100): "up to 100",
+    (101, 300): "101 to 300",
+    (301, 1000): "301 to 1000",
+    (1001, np.inf): "more than 1000",
+    (0, np.inf): "all",
+}
 SHAPES = ((1000, 2), (5000, 2), (5000, 10), (5000, 100))
 
 
@@ -121,13 +128,12 @@ def tabular(folder: Path, half: str, task: str, output: Path | None) -> None:
                 writer.writerows(rows)
     table = {key: np.array([row[key] for row in rows], dtype=float) for key in rows[0] if key != "problem"}
     print("| samples | problems | harm | log loss | as given | Brier score | as given |\n|---|---|---|---|---|---|---|")
-    for low, high in ((0, 100), (101, 300), (301, 1000), (1001, np.inf), (0, np.inf)):
+    for (low, high), name in GROUPS.items():
         chosen = (table["size"] >= low) & (table["size"] <= high)
         if not chosen.any():
             continue
         harm = np.mean(table["nll"][chosen] > (1 + HARM) * table["id_nll"][chosen])
         means = " | ".join(f"{table[key][chosen].mean():.4f}" for key in ("nll", "id_nll", "brier", "id_brier"))
-        name = "all" if (low, high) == (0, np.inf) else f"{low} to {high:.0f}"
         print(f"| {name} | {chosen.sum()} | {harm:.1%} | {means} |")
 
 
