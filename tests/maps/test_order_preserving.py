@@ -15,7 +15,7 @@ from mixnmatch.maps._order_passes import (
     nll_statistic,
     tempered,
 )
-from mixnmatch.maps.order_preserving import LEAST_SLOPE, IntraOrderPreserving, _bounded_minimum, _knots, _overlap
+from mixnmatch.maps.order_preserving import LEAST_SLOPE, IntraOrderPreserving, _knots, _overlap, bounded_minimum
 from mixnmatch.maps.temperature import TemperatureScaling
 
 
@@ -90,12 +90,12 @@ def test_nodes_interpolate_as_numpy_does():
     assert_array_equal(cell + share, [[0, 128, 160]])
 
 
-def test_bounded_minimum_is_exact():
+def testbounded_minimum_is_exact():
     rng = np.random.default_rng(0)
     for _ in range(20):
         a = rng.normal(size=(7, 4))
         q, b = a.T @ a, rng.normal(size=4)
-        x = _bounded_minimum(q, b, 0.1)
+        x = bounded_minimum(q, b, 0.1)
         slope = q @ x + b
         assert (x >= 0.1).all()
         assert (slope >= -1e-9).all()

@@ -157,11 +157,8 @@ class IntraOrderPreserving(CalibrationMap):
     def _fit(self, source: Rows) -> dict[str, Any]:
         floor = source.probability_floor()
         beta = fit_beta(source, self.loss, floor).beta
-        every = Nodes.of(source.n_classes)
         rows = nll_statistic if self.loss == "nll" else brier_statistic
-        look = Prepared.of(source.preview(LOOK), Located.of, every, floor, beta)
-        _, _, curvature = look.total(rows, np.zeros(every.count), Diagonal)
-        nodes = every.only(_knots(curvature, self.n_knots))
+        nodes = curvature_knots(source, floor, beta, self.n_knots, rows)
         knots = nodes.positions
         located = Prepared.of(source, Located.of, nodes, floor, beta)
 
@@ -192,6 +189,16 @@ class IntraOrderPreserving(CalibrationMap):
         return log_softmax(interpolate(x, *nodes.locate(x), deviation))
 
 
+def curvature_knots(
+    source: Rows, floor: float, beta: float, n_knots: int, statistic: Callable[..., Statistic] = nll_statistic
+) -> Nodes:
+    """At most ``n_knots`` nodes where the loss depends on the function, chosen on a part of the samples."""
+    every = Nodes.of(source.n_classes)
+    look = Prepared.of(source.preview(LOOK), Located.of, every, floor, beta)
+    _, _, curvature = look.total(statistic, np.zeros(every.count), Diagonal)
+    return every.only(_knots(curvature, n_knots))
+
+
 def _knots(curvature: Array, n_knots: int) -> NDArray[np.intp]:
     """Nodes that cut the square root of the curvature of the loss in the values at the nodes into equal parts."""
     matters = np.sqrt(np.maximum(curvature, 1e-12 * curvature.max() + 1e-300))
@@ -216,16 +223,16 @@ def _fit_slopes(statistic: Callable[[Array], Statistic], design: Array, ridge: f
 
     def step(point: Point) -> Array:
         linear = point.gradient - point.curvature @ point.theta
-        return _bounded_minimum(point.curvature, linear, LEAST_SLOPE) - point.theta
+        return bounded_minimum(point.curvature, linear, LEAST_SLOPE) - point.theta
 
     return newton(at, at(np.ones(design.shape[1])), step, weight=weight)
 
 
-def _bounded_minimum(matrix: Array, linear: Array, least: float) -> Array:
+def bounded_minimum(matrix: Array, linear: Array, least: float) -> Array:
     """Minimise x' matrix x / 2 + linear' x over x >= least, exactly."""
     from scipy.linalg import cholesky, solve_triangular
     from scipy.optimize import nnls
 
     root = cholesky(matrix)  # upper: root' root = matrix
     target = solve_triangular(root, -(linear + least * matrix.sum(axis=1)), trans="T")
-    return np.asarray(least + nnls(root, target)[0])
+    return np.asarray(least + nnls(root, target, maxiter=30 * len(target))[0])
