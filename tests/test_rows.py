@@ -165,3 +165,15 @@ def _softmax_of_block(block, beta):
 
 def _times_sum(p, factor):
     return factor * p.sum(axis=0)
+
+
+def test_zeros_beside_ones_are_read_as_half_an_error():
+    one_hot = np.eye(3)[[0, 1, 2, 0, 1, 1, 0]]
+    checked = door.rows(one_hot, [0, 1, 2, 0, 1, 2, 0])
+    assert checked.probability_floor() == pytest.approx(1 / 16)
+    assert checked.has_zeros()
+    weighted = door.rows(one_hot, [0, 1, 2, 0, 1, 2, 0], [2.0] * 7)
+    assert weighted.probability_floor() == pytest.approx(1 / 30)
+    softer = door.rows(np.array([[0.0, 0.2, 0.8], [0.1, 0.9, 0.0]]), [1, 2])
+    assert softer.probability_floor() == pytest.approx(0.05)
+    assert not door.rows(softmax(np.ones((2, 3))), [1, 2]).has_zeros()

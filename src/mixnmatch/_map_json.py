@@ -225,7 +225,8 @@ def _decode_map(value: dict[str, Any]) -> CalibrationMap:
     fitted = value["fitted"]
     if isinstance(fitted, dict):
         # Files of older versions lack attributes that came later, or call them by another name.
-        fitted = kind._fitted_later | {RENAMED.get(key, key): item for key, item in fitted.items()}
+        later = {key: encode(item) for key, item in kind._fitted_later.items()}
+        fitted = later | {RENAMED.get(key, key): item for key, item in fitted.items()}
     expected = {*kind._fitted, *COMMON}
     if not isinstance(fitted, dict) or set(fitted) - set(OPTIONAL) != expected:
         msg = f"the attributes of a {kind.__name__} are not {sorted(expected)}"

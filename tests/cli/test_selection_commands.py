@@ -145,3 +145,22 @@ def test_bars_reach_the_end(monkeypatch, capsys):
         for done in range(3):
             step(done, 3, "a method")
     assert "Working" in capsys.readouterr().err
+
+
+def test_fit_reports_the_steps_of_auto(files, run, monkeypatch):
+    from contextlib import contextmanager
+
+    from mixnmatch.cli import display
+
+    steps = []
+
+    @contextmanager
+    def recording(label):
+        yield lambda *step: steps.append((label, *step))
+
+    monkeypatch.setattr(display, "reporting", recording)
+    run("fit", "val.npz", "--method", "auto", "-o", "cal.json")
+    fitting = [step for step in steps if step[0] == "Fitting"]
+    assert fitting[-1][1] == fitting[-1][2] > 5
+    run("fit", "val.npz", "--method", "ts", "-o", "ts.json")
+    assert [step for step in steps if step[0] == "Fitting"] == fitting

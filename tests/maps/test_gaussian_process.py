@@ -6,7 +6,9 @@ from sklearn.base import clone
 from mixnmatch._engine import door
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import engine
+from mixnmatch._engine.prepared import Prepared
 from mixnmatch._engine.shared import single_threaded_blas
+from mixnmatch.maps._order_passes import Located, Nodes, nll_statistic, tempered
 from mixnmatch.maps.gaussian_process import (
     GaussianProcessCalibration,
     Prior,
@@ -15,7 +17,6 @@ from mixnmatch.maps.gaussian_process import (
     evidence,
     trace_statistic,
 )
-from mixnmatch.maps.order_preserving import Nodes, nll_statistic, tempered
 from mixnmatch.maps.temperature import TemperatureScaling
 
 
@@ -47,7 +48,7 @@ def block_of(n=30, weight=True):
 
 
 def evaluated(block, prior, values, hyper, beta=0.4):
-    return evaluate(lambda d: nll_statistic(block, NODES, 1e-37, beta, d), prior, values, hyper)
+    return evaluate(lambda d: nll_statistic(Located.of(block, NODES, 1e-37, beta), d), prior, values, hyper)
 
 
 def objective_from_scratch(block, prior, values, hyper, beta=0.4):
@@ -101,7 +102,7 @@ def test_gradient_of_the_objective_against_finite_differences():
         return evaluated(block, prior, prior.lower(h) @ (mean + t * step), h)
 
     fit = at(0.0)
-    bend = trace_statistic(block, NODES, 1e-37, 0.4, fit.deviation, fit.covariance)
+    bend = trace_statistic(Located.of(block, NODES, 1e-37, 0.4), fit.deviation, fit.covariance)
     root, change = prior.root(hyper)
     slope = fit.gradient + bend
     precision = np.eye(8) + root.T @ fit.hessian @ root
@@ -135,9 +136,9 @@ def test_gradient_of_the_evidence_against_finite_differences():
 def test_fit_is_a_stationary_point():
     x, y = problem(300)
     source, prior = door.rows(x, y, logits=True), Prior(NODES, 8)
-    settings = NODES, 1e-37, 0.4
+    rows = Prepared.of(source, Located.of, NODES, 1e-37, 0.4)
     with single_threaded_blas():
-        fit = _minimise(source, prior, np.zeros(8), np.array([0.0, 0.8]), settings, 1e-13)
+        fit = _minimise(rows, prior, np.zeros(8), np.array([0.0, 0.8]), 1e-13)
     block = Block(x, "logits", (0, 300), y, np.ones(300))
     rng = np.random.default_rng(0)
     for _ in range(5):

@@ -6,18 +6,16 @@ from sklearn.base import clone
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import engine
-from mixnmatch.maps.order_preserving import (
-    LEAST_SLOPE,
-    IntraOrderPreserving,
+from mixnmatch.maps._order_passes import (
+    Diagonal,
+    Located,
     Nodes,
-    _knots,
-    _overlap,
-    bounded_minimum,
     brier_statistic,
     interpolate,
     nll_statistic,
     tempered,
 )
+from mixnmatch.maps.order_preserving import LEAST_SLOPE, IntraOrderPreserving, _knots, _overlap, bounded_minimum
 from mixnmatch.maps.temperature import TemperatureScaling
 
 
@@ -58,12 +56,14 @@ def test_gradient_and_curvature_against_finite_differences(loss):
     step = rng.normal(size=nodes.count)
 
     def at(t):
-        return STATISTICS[loss](block, nodes, 1e-37, 0.4, deviation + t * step)
+        return STATISTICS[loss](Located.of(block, nodes, 1e-37, 0.4), deviation + t * step)
 
     value, gradient, curvature = at(0.0)
     low, high = at(-1e-4), at(1e-4)
     assert_allclose(gradient @ step, (high[0] - low[0]) / 2e-4, rtol=1e-6)
     assert_allclose(curvature, curvature.T, atol=1e-12)
+    diagonal = STATISTICS[loss](Located.of(block, nodes, 1e-37, 0.4), deviation, Diagonal)[2]
+    assert_allclose(diagonal, np.diag(curvature), atol=1e-12)
     if loss == "nll":
         assert_allclose(curvature @ step, (high[1] - low[1]) / 2e-4, atol=1e-6)
     # the loss itself, from scratch
@@ -90,7 +90,7 @@ def test_nodes_interpolate_as_numpy_does():
     assert_array_equal(cell + share, [[0, 128, 160]])
 
 
-def test_bounded_minimum_is_exact():
+def testbounded_minimum_is_exact():
     rng = np.random.default_rng(0)
     for _ in range(20):
         a = rng.normal(size=(7, 4))
@@ -107,10 +107,10 @@ def test_optimum_matches_a_generic_optimiser(loss):
     x, y = problem(200)
     fitted = IntraOrderPreserving(logits=True, loss=loss, n_knots=6).fit(x, y)
     design = _overlap(Nodes.of(5), fitted.knots_)
-    block = Block(x, "logits", (0, 200), y)
+    chunks = Located.of(Block(x, "logits", (0, 200), y), Nodes.of(5), 1e-37, fitted.beta_)
 
     def objective(slopes):
-        found = STATISTICS[loss](block, Nodes.of(5), 1e-37, fitted.beta_, design @ (slopes - 1))
+        found = STATISTICS[loss](chunks, design @ (slopes - 1))
         ridge = 0.5 * fitted.ridge * np.sum((slopes - 1) ** 2)
         return found[0] + ridge, found[1] @ design + fitted.ridge * (slopes - 1)
 

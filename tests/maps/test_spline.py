@@ -2,11 +2,15 @@ import numpy as np
 import pytest
 from scipy.interpolate import CubicSpline
 from scipy.optimize import minimize
+from scipy.special import logsumexp
 
 from mixnmatch.maps import PlattScaling, SplineCalibration
+from mixnmatch.maps.odds_curve import average
 from mixnmatch.maps.spline import NaturalSplines
 from tests.conftest import nll
 from tests.maps.test_shrunken import drawn, sigmoid
+
+PAIRS = ((0.4, 1.0), (1.0, 0.0), (1.5, -2.0))
 
 
 def wavy(n, seed=0):
@@ -103,3 +107,50 @@ def test_parameters_are_checked():
             SplineCalibration(knots=knots).fit([0.5], [1])
     assert not SplineCalibration(monotone=False).strictly_increasing
     assert SplineCalibration().injective
+
+
+@pytest.mark.parametrize("monotone", [True, False])
+def test_average_is_the_mean_of_the_probabilities(monotone):
+    rng = np.random.default_rng(0)
+    knots = np.array([-6.0, -2.5, -1.0, 0.0, 0.5, 3.0, 7.0])
+    splines = NaturalSplines.at(knots)
+    curves = [splines.curve(slope * (knots + 0.2 * rng.normal(size=7)) - shift) for slope, shift in PAIRS]
+    assert all(curve.least_slope() > 0 for curve in curves)
+    weights = rng.dirichlet(np.ones(len(curves)))
+    made = average(curves, weights, monotone=monotone)
+    x = rng.uniform(-60, 60, size=4000)
+    f = np.stack([curve(x) for curve in curves])
+    # Logarithms of the mean and of its complement, so that nothing is lost where probabilities are near 1.
+    log_p = logsumexp(-np.logaddexp(0, -f), axis=0, b=weights[:, None])
+    log_not = logsumexp(-np.logaddexp(0, f), axis=0, b=weights[:, None])
+    inside = np.abs(x) < 10
+    np.testing.assert_allclose(made(x[inside]), (log_p - log_not)[inside], atol=0.01)
+    np.testing.assert_allclose(sigmoid(made(x)), np.exp(log_p), atol=1e-3)
+    assert not monotone or made.least_slope() > 0
+
+
+def test_average_loses_less_than_one_spline_with_few_samples():
+    lost = {"loo": [], "average": []}
+    for seed in range(20):
+        x, y = wavy(80, seed=seed)
+        new, labels = wavy(4000, seed=seed + 100)
+        for penalty, losses in lost.items():
+            fitted = SplineCalibration(penalty=penalty, monotone=False, logits=True).fit(x, y)
+            losses.append(nll(fitted.predict_proba(new), labels))
+    assert np.mean(lost["average"]) < np.mean(lost["loo"])
+
+
+def test_average_leaves_calibrated_scores_nearly_alone():
+    x, y = drawn(60, 1.0, 0.0, seed=1)
+    fitted = SplineCalibration(penalty="average", logits=True).fit(x, y)
+    at = np.linspace(-3, 3, 50)
+    np.testing.assert_allclose(fitted.predict_proba(at)[:, 1], sigmoid(at), atol=0.12)
+
+
+def test_average_counts_weights_as_repetitions():
+    x, y = wavy(60)
+    weight = np.random.default_rng(0).integers(0, 4, size=60)
+    made = SplineCalibration(penalty="average", logits=True)
+    weighted = made.fit(x, y, weight).predict_proba(x)
+    repeated = made.fit(np.repeat(x, weight), np.repeat(y, weight)).predict_proba(x)
+    np.testing.assert_allclose(weighted, repeated, atol=1e-6)

@@ -25,6 +25,8 @@ T = TypeVar("T")
 ODDS_ENTRIES = 1 << 26
 # A first look at the rows copies at most so many entries of the table.
 LOOK_ENTRIES = 1 << 24
+# If no positive probability is below this, rows hold zeros and a one.
+ONE_HOT = 1 - 1e-6
 
 
 @dataclass(frozen=True)
@@ -312,7 +314,8 @@ class Rows:
         It is at least 1e-37, and 0 (no floor) for logits. New samples are read with the floor of the calibration set,
         so that a zero never seen before counts for little more than the smallest probability seen. Of several rules
         this one has the least held-out log loss for all maps that take logarithms, on forests, naive Bayes and nearest
-        neighbours (benchmarks/zero_floor.py).
+        neighbours (benchmarks/zero_floor.py). Where all rows are zeros and a one, there is no such number, and a zero
+        is read as half an error in one more sample than there are.
         """
         if not self.chain and self.scores.logits:
             return 0.0
@@ -320,7 +323,15 @@ class Rows:
             # What maps hand on is floored only where it is exactly 0: however small, it is a number that was computed.
             return SMALLEST_PROBABILITY
         smallest = self.total(_smallest_positive, combine=min)
+        if smallest > ONE_HOT:
+            return 1 / (2 * (self.total_weight() + 1))
         return float(max(smallest / 2, SMALLEST_PROBABILITY))
+
+    def has_zeros(self) -> bool:
+        """Whether any probability, as given, is exactly 0."""
+        if self.chain or self.scores.logits:
+            return False
+        return bool(self.total(_any_zero, combine=max))
 
 
 def refuse_dask(source: Rows, why: str, instead: str = "") -> None:
@@ -387,6 +398,10 @@ def _class_weights(block: Block, n_classes: int) -> NDArray[np.float64]:
 
 def _has_zero(block: Block) -> bool:
     return bool(np.isneginf(block.values).any())
+
+
+def _any_zero(block: Block) -> float:
+    return float((block.values == 0).any())
 
 
 def _smallest_positive(block: Block) -> float:

@@ -81,6 +81,7 @@ def command(
     """Fit, save, and say what was learned."""
     from time import perf_counter
 
+    from mixnmatch.cli.display import reporting
     from mixnmatch.cli.streams import is_standard
     from mixnmatch.evaluation._evaluate import evaluate
     from mixnmatch.io import check_output
@@ -98,7 +99,10 @@ def command(
     if preserve_accuracy and not map_.accuracy_preserving:
         map_ = _held_to_winners(map_)
     start = perf_counter()
-    map_.fit(table.checked)
+    with reporting("Fitting") as step:
+        if hasattr(map_, "reporting_to"):
+            map_.reporting_to(step)
+        map_.fit(table.checked)
     seconds = perf_counter() - start
     before = evaluate(table.checked, map=map_, metrics=("accuracy", "log_loss", "brier_score"))
     assert before.after is not None

@@ -17,6 +17,7 @@ from mixnmatch.export.graph import GIVEN, OUTPUT, Graph, Tensor, log_softmax, so
 from mixnmatch.export.rows import GivenLogits, GivenProbabilities, GraphRows, Probabilities, Softmax
 from mixnmatch.export.search import CurveTables, PiecewiseTables
 from mixnmatch.maps._context_slopes import LOWEST
+from mixnmatch.maps._order_passes import FACTOR, FINE, WIDE, Nodes
 from mixnmatch.maps.base import BinaryMap, CalibrationMap
 from mixnmatch.maps.binning import BayesianBinning, HistogramBinning
 from mixnmatch.maps.combine import OneVsAll, Pooled
@@ -31,7 +32,7 @@ from mixnmatch.maps.kernel import KernelCalibration
 from mixnmatch.maps.logistic import BetaScaling, PlattScaling
 from mixnmatch.maps.normalised_isotonic import NormalisedIsotonic
 from mixnmatch.maps.odds_curve import OddsCurveMap
-from mixnmatch.maps.order_preserving import FACTOR, FINE, WIDE, IntraOrderPreserving, Nodes, _overlap
+from mixnmatch.maps.order_preserving import IntraOrderPreserving, _overlap
 from mixnmatch.maps.piecewise import PiecewiseMap
 from mixnmatch.maps.prior_shift import PriorShift
 from mixnmatch.maps.quadratic import QuadraticScaling
@@ -267,6 +268,9 @@ def _kept(rows: GraphRows, made: GraphRows) -> GraphRows:
 def _auto(fitted: Auto, rows: GraphRows) -> GraphRows:
     members = [lower(member, rows, f"member_{k}").probabilities for k, member in enumerate(fitted.members_)]
     stack = _mixture(rows, members, fitted.member_weights_, uniform=False)
+    if fitted.floor_ > 0:
+        raised = stack.probabilities.at_least(fitted.floor_)
+        stack = Probabilities(raised / raised.sum(), rows.n_classes, positive=True)
     return _kept(rows, stack) if fitted.accuracy_preserving else stack
 
 

@@ -10,21 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
+from mixnmatch._engine.passes import total
+from mixnmatch._engine.prepared import Prepared
 from mixnmatch._engine.rows import Rows
-from mixnmatch.maps._solve import certify
-from mixnmatch.maps.base import CalibrationMap
-from mixnmatch.maps.fitted import check_range, check_shape
-from mixnmatch.maps.order_preserving import (
+from mixnmatch.maps._order_passes import (
     Array,
     Cells,
+    Located,
     Nodes,
     Statistic,
     interpolate,
     nll_statistic,
     on_nodes,
-    rows_of,
     tempered,
 )
+from mixnmatch.maps._solve import certify
+from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.fitted import check_range, check_shape
 from mixnmatch.maps.temperature import fit_beta, log_softmax
 
 # Kernel variances that are searched: standard deviations of a logit from 0.001 to 100.
@@ -176,14 +178,15 @@ class GaussianProcessCalibration(CalibrationMap):
         nodes = Nodes.of(source.n_classes)
         prior = Prior(nodes, int(self.n_inducing))
 
-        settings = nodes, floor, beta
+        settings = Located.of, nodes, floor, beta
+        rows = Prepared.of(source, *settings)
         values, hyper = np.zeros(len(prior.points)), 0.5 * (prior.low + prior.high)
         hyper[0] = 0.0
-        before = source.total(nll_statistic, *settings, np.zeros(nodes.count))[0]
+        before = rows.total(nll_statistic, np.zeros(nodes.count))[0]
         if source.n_rows > 2 * LOOK:
-            rough = _minimise(source.preview(LOOK), prior, values, hyper, settings, 1e-6)
+            rough = _minimise(Prepared.of(source.preview(LOOK), *settings), prior, values, hyper, 1e-6)
             values, hyper = rough.values, rough.hyper
-        fit = _minimise(source, prior, values, hyper, settings, TOLERANCE)
+        fit = _minimise(rows, prior, values, hyper, TOLERANCE)
         certify(type(self).__name__, fit.left)
         better = fit.loss < before
         mean = fit.deviation if better else np.zeros(nodes.count)
@@ -211,32 +214,26 @@ class GaussianProcessCalibration(CalibrationMap):
         return log_softmax(interpolate(x, *nodes.locate(x), self.deviation_))
 
 
-def trace_statistic(
-    block: Block, nodes: Nodes, floor: float, beta: float, deviation: Array, covariance: Array
-) -> Array:
-    """Gradient in the mean deviations of tr(H covariance) / 2, H the Hessian of the log loss of the block."""
-    result = np.zeros(nodes.count)
-    for rows in rows_of(block, nodes, floor, beta, deviation):
-        result += trace_gradient(rows, covariance)
-    return result
+def trace_statistic(chunks: list[Located], deviation: Array, covariance: Array) -> Array:
+    """Gradient in the mean deviations of tr(H covariance) / 2, H the Hessian of the log loss of some rows."""
+    return total(trace_gradient(chunk.at(deviation), covariance) for chunk in chunks)
 
 
 def trace_gradient(rows: Cells, covariance: Array) -> Array:
-    """The same for some rows; their H is the sum of E[h h'] - E[h] E[h]', with h the hat functions of the nodes."""
+    """The same for a chunk; its H is the sum of E[h h'] - E[h] E[h]', with h the hat functions of the nodes."""
     w = rows.weight
-    moments = [rows.moment(power, rows.p) for power in range(3)]
-    mass = on_nodes(moments[0], moments[1])
+    m0, m1, m2, m3 = rows.moments(rows.p, 4)
+    mass = on_nodes(m0, m1)
     # The variance of f in a cell is b0 + b1 t + b2 t^2; v is the covariance with the mean of f over the row.
     corner, side = np.diag(covariance), np.diag(covariance, 1)
     b = corner[:-1], 2 * (side - corner[:-1]), corner[:-1] - 2 * side + corner[1:]
-    v = mass @ covariance
-    upper, rise = v[:, :-1], np.diff(v, axis=1)
-    m0, m1, m2 = moments
-    sums = [w @ m0, w @ m1, w @ m2, w @ rows.moment(3, rows.p)]
-    zeroth = 0.5 * (b[0] * sums[0] + b[1] * sums[1] + b[2] * sums[2]) - w @ (m0 * upper + m1 * rise)
-    first = 0.5 * (b[0] * sums[1] + b[1] * sums[2] + b[2] * sums[3]) - w @ (m1 * upper + m2 * rise)
-    centre = 0.5 * (m0 @ b[0] + m1 @ b[1] + m2 @ b[2]) - np.einsum("ij,ij->i", v, mass)
-    return np.asarray(on_nodes(zeroth, first) - (w * centre) @ mass)
+    v = covariance @ mass
+    upper, rise = v[:-1], np.diff(v, axis=0)
+    sums = [moment @ w for moment in (m0, m1, m2, m3)]
+    zeroth = 0.5 * (b[0] * sums[0] + b[1] * sums[1] + b[2] * sums[2]) - (m0 * upper + m1 * rise) @ w
+    first = 0.5 * (b[0] * sums[1] + b[1] * sums[2] + b[2] * sums[3]) - (m1 * upper + m2 * rise) @ w
+    centre = 0.5 * (b[0] @ m0 + b[1] @ m1 + b[2] @ m2) - np.einsum("ij,ij->j", v, mass)
+    return np.asarray(on_nodes(zeroth, first) - mass @ (w * centre))
 
 
 class Prior:
@@ -333,17 +330,15 @@ def _improved(prior: Prior, fit: Fit, radius: Array) -> tuple[Array, Array]:
     return prior.lower(hyper) @ evidence(prior, hyper, fit)[2], hyper
 
 
-def _minimise(
-    source: Rows, prior: Prior, values: Array, hyper: Array, settings: tuple[Any, ...], tolerance: float
-) -> Fit:
+def _minimise(rows: Prepared, prior: Prior, values: Array, hyper: Array, tolerance: float) -> Fit:
     """The fit with the least variational objective, by steps of a quadratic model that never raise it."""
 
     def at(values: Array, hyper: Array) -> Fit:
-        return evaluate(lambda d: source.total(nll_statistic, *settings, d), prior, values, hyper)
+        return evaluate(lambda d: rows.total(nll_statistic, d), prior, values, hyper)
 
     fit, radius = at(values, hyper), RADIUS
     for _ in range(STEPS):
-        fit = replace(fit, bend=source.total(trace_statistic, *settings, fit.deviation, fit.covariance))
+        fit = replace(fit, bend=rows.total(trace_statistic, fit.deviation, fit.covariance))
         rounding = tolerance * abs(fit.objective)
         trial = at(*_improved(prior, fit, radius))
         joint = trial.objective <= fit.objective + rounding

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,10 @@ Array = NDArray[np.float64]
 WEAK = 0.3
 # The least flexible fit is taken whose leave-one-out loss is within so many standard errors of the least one.
 CAUTION = 0.5
+# Where an average of curves is evaluated: in steps of this size at most, but in at least and at most so many for each
+# piece, and at these distances beyond the last knots.
+STEP, PARTS = 0.25, (4, 64)
+BEYOND = np.array([0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0])
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,11 @@ class Curve:
         """Value at every entry of x."""
         return evaluate(x, self.knots, self.pieces)
 
+    def slope(self, x: Array) -> Array:
+        """Derivative at every entry of x."""
+        powers = np.array([1.0, 2.0, 3.0])
+        return evaluate(x, self.knots, np.pad(self.pieces[:, 1:] * powers, [(0, 0), (0, 1)]))
+
     def least_slope(self) -> float:
         """The smallest derivative anywhere."""
         _, b, c, d = self.pieces.T
@@ -54,6 +64,39 @@ class Curve:
             lowest = -c / (3 * d)
             inside = np.where((lowest > 0) & (lowest < width), b - c * c / (3 * d), np.inf)
         return float(min(ends.min(), inside.min()))
+
+
+def average(curves: list[Curve], weights: Array, *, monotone: bool) -> Curve:
+    r"""Log-odds of the weighted mean of the probabilities :math:`\sigma(f_g(x))`, interpolated between many nodes.
+
+    All curves have the same knots, between and beyond which the nodes are. Interpolation is by cubic polynomials with
+    the value and slope of the average at the nodes, and beyond the last node on each side by a straight line. With
+    ``monotone`` slopes are limited so that the interpolation, too, increases where the average does.
+    """
+    x = _nodes(curves[0].knots)
+    f, slope = (np.stack([part(x) for part in parts]) for parts in (curves, [curve.slope for curve in curves]))
+    log_weights = np.log(weights)[:, None]
+    log_p, log_not = (np.logaddexp.reduce(log_weights - np.logaddexp(0.0, sign * f), axis=0) for sign in (-1, 1))
+    # The slope is that of the curves, weighted by the share of each in p (1 - p).
+    share = np.exp(log_weights - np.logaddexp(0.0, f) - np.logaddexp(0.0, -f) - log_p - log_not)
+    value, rise = log_p - log_not, np.sum(share * slope, axis=0)
+    width, secant = np.diff(x), np.diff(value) / np.diff(x)
+    if monotone:  # a cubic piece increases if the slopes at its ends are at most three times that between them
+        rise = np.minimum(rise, 3 * np.minimum(np.append(secant, np.inf), np.append(np.inf, secant)))
+    left, right = rise[:-1], rise[1:]
+    bent = (3 * secant - 2 * left - right) / width, (left + right - 2 * secant) / np.square(width)
+    inner = np.stack([value[:-1], left, *bent], axis=1)
+    outer = [[value[0], rise[0], 0.0, 0.0]], [[value[-1], rise[-1], 0.0, 0.0]]
+    return Curve(x, np.vstack([outer[0], inner, outer[1]]))
+
+
+def _nodes(knots: Array) -> Array:
+    """Nodes between knots, and beyond them in ever wider steps."""
+    between = [
+        np.linspace(low, high, int(np.clip(np.ceil((high - low) / STEP), *PARTS)), endpoint=False)
+        for low, high in pairwise(knots)
+    ]
+    return np.concatenate([knots[0] - BEYOND[::-1], *between, knots[-1] + np.append(0.0, BEYOND)])
 
 
 def evaluate(x: Array, knots: Array, pieces: Array) -> Array:

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.along_rows import row_maxima
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.passes import add
+from mixnmatch._engine.prepared import Prepared
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
+from mixnmatch.maps._order_passes import (
+    Diagonal,
+    Located,
+    Nodes,
+    Statistic,
+    brier_statistic,
+    interpolate,
+    nll_statistic,
+    tempered,
+)
 from mixnmatch.maps._solve import Point, Solution, certify, newton
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.fitted import LARGEST, check_range, check_shape, require
 from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
 
 Array = NDArray[np.float64]
-Statistic = tuple[float, Array, Array]
 
-# A tempered probability below exp(-REACH) / L is out of the finely divided range.
-REACH = 9.0
-# Cells of the fine range, cells of the range below it, and how much wider these are.
-FINE, WIDE, FACTOR = 128, 32, 8
-# Entries of the tables, of rows x nodes or rows x classes, that a statistic works on at a time: they stay in the cache.
-CHUNK_ENTRIES = 40_000
 # Rows by which knots are chosen, where there are many more.
 LOOK = 32_768
 # Slopes (1 is temperature scaling) stay above this, so that the function is strictly increasing.
@@ -159,9 +160,10 @@ class IntraOrderPreserving(CalibrationMap):
         rows = nll_statistic if self.loss == "nll" else brier_statistic
         nodes = curvature_knots(source, floor, beta, self.n_knots, rows)
         knots = nodes.positions
+        located = Prepared.of(source, Located.of, nodes, floor, beta)
 
         def statistic(deviation: Array) -> Statistic:
-            return source.total(rows, nodes, floor, beta, deviation)
+            return located.total(rows, deviation)
 
         n, ridge = source.total_weight(), float(self.ridge)
         found = _fit_slopes(statistic, _overlap(nodes, knots), ridge, n)
@@ -187,179 +189,14 @@ class IntraOrderPreserving(CalibrationMap):
         return log_softmax(interpolate(x, *nodes.locate(x), deviation))
 
 
-@dataclass(frozen=True)
-class Nodes:
-    """Nodes of a piecewise-linear function on (-inf, 0]: even steps to ``low``, wider ones below, then constant.
-
-    Of these, ``chosen`` are used, the first and the last among them.
-    """
-
-    low: float
-    chosen: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, n_classes: int) -> Nodes:
-        """All nodes for the logarithms of the probabilities of ``n_classes`` classes."""
-        return cls(-(np.log(n_classes) + REACH), np.arange(FINE + WIDE + 1))
-
-    def only(self, chosen: NDArray[np.intp]) -> Nodes:
-        """Some of the nodes."""
-        return Nodes(self.low, chosen)
-
-    @property
-    def count(self) -> int:
-        """Number of nodes."""
-        return len(self.chosen)
-
-    @property
-    def positions(self) -> Array:
-        """Nodes, from 0 downwards."""
-        wide = 1 + FACTOR * np.arange(1, WIDE + 1) / FINE
-        every = self.low * np.concatenate([np.arange(FINE + 1) / FINE, wide])
-        return np.asarray(every[self.chosen])
-
-    def locate(self, x: Array) -> tuple[NDArray[np.intp], Array]:
-        """Cell of every entry, and how far down the cell it is: 0 at its upper node, 1 at the lower one."""
-        s = x * (FINE / self.low)
-        np.minimum(s, FINE + (s - FINE) / FACTOR, out=s)
-        np.clip(s, 0.0, FINE + WIDE, out=s)
-        cell = np.minimum(s.astype(np.intp), FINE + WIDE - 1)
-        if self.count == FINE + WIDE + 1:
-            s -= cell
-            return cell, s
-        cell = np.repeat(np.arange(self.count - 1), np.diff(self.chosen))[cell]
-        positions = self.positions
-        np.subtract(x, positions[cell], out=s)
-        s /= np.diff(positions)[cell]
-        return cell, np.clip(s, 0.0, 1.0, out=s)
-
-
-def interpolate(x: Array, cell: NDArray[np.intp], share: Array, values: Array) -> Array:
-    """The sum of x and of the piecewise-linear function with the given values at the nodes."""
-    result = np.diff(values)[cell]
-    result *= share
-    result += values[cell]
-    result += x
-    return result
-
-
-def tempered(block: Block, floor: float, beta: float) -> Array:
-    """Logarithms of the probabilities after temperature scaling."""
-    x = block.log_scores(floor).astype(np.float64)
-    x -= row_maxima(x)[:, None]  # before the scaling: leads survive in logits of any size
-    x *= beta
-    return log_softmax(x)
-
-
-@dataclass(frozen=True)
-class Cells:
-    """Some rows under softmax(x + deviation(x)), entries sorted into the cells between nodes."""
-
-    p: Array
-    cell: NDArray[np.intp]  # cell of each entry, different for different rows
-    share: Array  # how far down its cell each entry is
-    label: tuple[NDArray[np.intp], Array]  # cell and share of each row's label
-    p_y: Array
-    log_p_y: Array
-    weight: Array
-    n_cells: int
-
-    def moment(self, power: int, values: Array) -> Array:
-        """Sum of values times share^power over the entries of each row and cell."""
-        for _ in range(power):
-            values = values * self.share
-        size = len(values) * self.n_cells
-        return histogram(self.cell.ravel(), values.ravel(), size).reshape(len(values), -1)
-
-    def at_labels(self, values: Array) -> Array:
-        """Sum over rows of a value for each, on the nodes next to the row's label."""
-        cell, share = self.label
-        return on_nodes(*(histogram(cell, v, self.n_cells) for v in (values, values * share)))
-
-
-def histogram(cell: NDArray[np.intp], values: Array, size: int) -> Array:
-    """Sum of the values in each cell."""
-    return np.asarray(np.bincount(cell, values, size), dtype=np.float64)
-
-
-def on_nodes(zeroth: Array, first: Array) -> Array:
-    """What entries put on the nodes, from their zeroth and first moments in the cells: sums of hat functions."""
-    nodes = np.zeros((*zeroth.shape[:-1], zeroth.shape[-1] + 1))
-    nodes[..., :-1] = zeroth - first
-    nodes[..., 1:] += first
-    return nodes
-
-
-def on_pairs(zeroth: Array, first: Array, second: Array) -> Array:
-    """Matrix of the sums of products of two hat functions, from three moments in the cells."""
-    upper, lower = np.arange(len(zeroth)), np.arange(1, len(zeroth) + 1)
-    pairs = np.zeros((len(zeroth) + 1, len(zeroth) + 1))
-    pairs[upper, upper] = zeroth - 2 * first + second
-    pairs[lower, lower] += second
-    pairs[upper, lower] = pairs[lower, upper] = first - second
-    return pairs
-
-
-def rows_of(block: Block, nodes: Nodes, floor: float, beta: float, deviation: Array) -> Iterator[Cells]:
-    """The rows of a block, a chunk at a time."""
-    n_cells = nodes.count - 1
-    step = max(1, CHUNK_ENTRIES // max(n_cells, block.values.shape[1]))
-    for start in range(0, len(block.values), step):
-        stop = min(start + step, len(block.values))
-        y, index = block.y[start:stop], np.arange(stop - start)
-        x = tempered(Block(block.values[start:stop], block.form, block.index[start:stop]), floor, beta)
-        cell, share = nodes.locate(x)
-        label = cell[index, y], share[index, y]
-        log_p = log_softmax(interpolate(x, cell, share, deviation))
-        log_p_y = log_p[index, y]
-        p = np.exp(log_p, out=log_p)
-        weight = np.ones(len(y)) if block.weight is None else block.weight[start:stop]
-        cell += (index * n_cells)[:, None]
-        yield Cells(p, cell, share, label, p[index, y], log_p_y, weight, n_cells)
-
-
-def nothing(nodes: Nodes) -> Statistic:
-    """The statistic of no rows."""
-    return 0.0, np.zeros(nodes.count), np.zeros((nodes.count, nodes.count))
-
-
-def nll_statistic(block: Block, nodes: Nodes, floor: float, beta: float, deviation: Array) -> Statistic:
-    """Log loss, its gradient and its Hessian in the deviations at the nodes."""
-    result = nothing(nodes)
-    for rows in rows_of(block, nodes, floor, beta, deviation):
-        w, moments = rows.weight, [rows.moment(power, rows.p) for power in range(3)]
-        mass = on_nodes(moments[0], moments[1])
-        hessian = on_pairs(*(w @ moment for moment in moments)) - mass.T @ (w[:, None] * mass)
-        result = add(result, (float(-(w @ rows.log_p_y)), w @ mass - rows.at_labels(w), hessian))
-    return result
-
-
-def brier_statistic(block: Block, nodes: Nodes, floor: float, beta: float, deviation: Array) -> Statistic:
-    """Squared error, its gradient and its Gauss-Newton matrix in the deviations at the nodes."""
-    result = nothing(nodes)
-    for rows in rows_of(block, nodes, floor, beta, deviation):
-        w, squares = rows.weight, rows.p**2
-        mass = on_nodes(rows.moment(0, rows.p), rows.moment(1, rows.p))
-        moments = [rows.moment(power, squares) for power in range(3)]
-        square = on_nodes(moments[0], moments[1])
-        norm = squares.sum(axis=1)
-        loss = float(w @ (1 - 2 * rows.p_y + norm))
-        gradient = w @ square - rows.at_labels(w * rows.p_y) - (w * (norm - rows.p_y)) @ mass
-        # With J = diag(p) - p p', the Jacobian of the softmax: J'J, summed over the hat functions.
-        cross = square.T @ (w[:, None] * mass)
-        curvature = on_pairs(*(w @ moment for moment in moments)) - cross - cross.T
-        curvature += mass.T @ ((w * norm)[:, None] * mass)
-        result = add(result, (loss, 2 * gradient, 2 * curvature))
-    return result
-
-
 def curvature_knots(
     source: Rows, floor: float, beta: float, n_knots: int, statistic: Callable[..., Statistic] = nll_statistic
 ) -> Nodes:
     """At most ``n_knots`` nodes where the loss depends on the function, chosen on a part of the samples."""
     every = Nodes.of(source.n_classes)
-    _, _, curvature = source.preview(LOOK).total(statistic, every, floor, beta, np.zeros(every.count))
-    return every.only(_knots(np.diag(curvature), n_knots))
+    look = Prepared.of(source.preview(LOOK), Located.of, every, floor, beta)
+    _, _, curvature = look.total(statistic, np.zeros(every.count), Diagonal)
+    return every.only(_knots(curvature, n_knots))
 
 
 def _knots(curvature: Array, n_knots: int) -> NDArray[np.intp]:

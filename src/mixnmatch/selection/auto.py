@@ -1,10 +1,10 @@
-"""Auto: a stack of cross-fitted maps and compositions, weighted by a proper score, that does no harm."""
+"""Auto: a weighted mean of a few cross-fitted maps, which changes scores only as far as there is evidence for it."""
 
 from __future__ import annotations
 
 import math
-import time
-from typing import TYPE_CHECKING, Any, ClassVar
+import sys
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,50 +12,62 @@ from numpy.typing import NDArray
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.folds import check_folds, fold_of
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import is_number
+from mixnmatch.maps._floor import raised
 from mixnmatch.maps.base import CalibrationMap
-from mixnmatch.maps.fitted import check_shape, check_simplex, require
+from mixnmatch.maps.fitted import check_range, check_shape, check_simplex, require
 from mixnmatch.maps.keep_winner import keep_winner
 from mixnmatch.maps.trivial import Identity
 
 if TYPE_CHECKING:
     from mixnmatch.selection.candidates import Candidate
     from mixnmatch.selection.crossfit import CrossFitter
-    from mixnmatch.selection.stacking import Objective
+    from mixnmatch.selection.trial import Clock, Progress
     from mixnmatch.selection.verdict import Verdict
 
 Array = NDArray[np.float64]
 # Choices are made on at most about so many rows; the members are then fitted to all.
 ROWS_TO_CHOOSE_BY = 100_000
-# With fewer rows a fold, nothing can be said about which map is better.
-LEAST_ROWS_A_FOLD = 2
+# With fewer rows nothing can be said about which map is better.
+LEAST_ROWS = 10
 
 
 class Auto(CalibrationMap):
-    r"""A cross-validated stack: a weighted mean of maps and compositions, chosen automatically.
+    r"""A weighted mean of a few maps and compositions that changes scores as far as there is evidence for it.
 
-    .. math:: T(z) = \sum_m w_m T_m(z), \qquad w = \arg\min_{w \in \Delta}
-        \sum_i S\Bigl(\sum_m w_m T_m^{(-k(i))}(z^{(i)}), y^{(i)}\Bigr)
+    .. math:: T(z) = \lambda \sum_m w_m T_m(z) + (1 - \lambda)\, z, \qquad \lambda = \min(1, \max(0, G) / c)
 
-    Candidates :math:`T_m` are single maps and compositions, the identity among them. Each is fitted without each of
-    the folds in turn; the weights w, on the simplex, minimise the proper score S of the outputs for held-out samples.
-    Members with positive weight are then fitted to all samples. If the stack is not better than the identity on
-    held-out samples, it is the identity. With few samples the best weights are mostly noise: they are shrunk to equal
-    ones.
+    1. There are a few candidates :math:`T_m`, chosen by the number of classes; the identity is one of them.
+    2. Each is fitted without each of the folds in turn.
+    3. The weights w, on the simplex, minimise a proper score of the outputs for held-out samples. With few samples they
+       are drawn to equal ones.
+    4. The evidence G is the sum, over held-out samples, of what the stack gains in log loss over doing nothing, less
+       half the standard error of this sum and less what it would lose if one more sample were predicted wrongly.
+       Without evidence scores stay as they are; from c = 3 nats on (odds of 20 to 1) the stack replaces them.
+    5. Members with positive weight are fitted to all samples.
+    6. Very small probabilities are raised to a floor that costs at most 0.3% of the loss, since a probability of 0 for
+       what happens would cost everything. Scores that stay as they are are raised only if some of them are 0.
 
     Parameters
     ----------
     scoring : {"nll", "brier"}
-        The proper score S that weights are chosen by: log loss or squared error.
+        The proper score that weights are chosen by: log loss or squared error.
+    caution : float
+        Evidence in nats from which on the stack replaces the scores; with less, it is mixed with them. With 0 it always
+        does if it is better on held-out samples, which has less loss on average and does harm more often.
     accuracy_preserving : bool
         Never change the predicted class. :class:`KeepWinner` is then applied to the stack, whose weights are chosen
         without it. If a stack of accuracy-preserving candidates is better on held-out samples, it is used instead.
     time_budget : float, optional
         Seconds that the fit should take at most. Candidates that exceed a deterministic cost estimate are dropped, the
-        costliest first. If time runs out nevertheless, those not yet tried are dropped, too.
-    cv : int
-        Number of folds. The fold of a sample is a hash of its index.
+        costliest first, and after the first fold those for which the time will not suffice.
+    cv : int, optional
+        Number of folds. By default 5; 10 for two classes and 101 to 1,000 samples; 3 from 2,500 samples on. The fold
+        of a sample is a hash of its index.
     random_state : int
         Seed of that hash.
+    verbose : bool
+        Write a line to stderr for every step. :meth:`reporting_to` gives the steps to a function.
     logits, classes, weights
         As for :class:`TemperatureScaling`.
 
@@ -73,21 +85,30 @@ class Auto(CalibrationMap):
         are, the stack as it is used: with :class:`KeepWinner`, where ``accuracy_preserving`` asks for that.
     dropped_ : list of str
         Candidates that the time budget left no room for.
+    behind_ : list of str
+        Candidates that were not tried any further, since they were far behind after the first fold.
     loss_, gain_, gain_error_ : float
-        The mean loss of the stack on rows that its members had not seen (the weights had), by how much it is below
-        that of the identity, and the standard error of the difference.
+        The mean loss of the result on samples that neither its members nor its weights had seen, by how much it is
+        below that of the identity, and the standard error of the difference.
+    evidence_ : float
+        The evidence G, in nats.
+    floor_ : float
+        The smallest probability.
     verdict_ : str
-        The verdict on the candidates and the stack, as text; see :func:`mixnmatch.selection.decide`. Stacks of the
-        unrestricted kind enter it with weights that were chosen without the fold of each sample.
+        The verdict on the candidates and the result, as text; see :func:`mixnmatch.selection.decide`.
     cost_ : float
         Seconds that the fit took.
 
     Notes
     -----
-    Structured matrix scaling is the best published parametric map, but it assumes that log-probabilities need an
-    affine correction. An order-preserving function first and the matrix afterwards do better than either; isotonic
-    regression or a second order-preserving function on top is fitted on outputs for rows that the matrix has not seen.
-    ``make fitter`` ranks it among all methods of this package and of others.
+    For two classes the candidates are an average of smoothing splines, kernel calibration, isotonic regression and an
+    order-preserving function. For more classes they are an order-preserving function and structured matrix scaling,
+    alone and after such a function, followed by another one that is fitted on outputs for samples that the matrix has
+    not seen. In tables of many samples a candidate is dropped if it is behind the best by more than three standard
+    errors after the first fold.
+
+    "Does no harm" is a statement about averages: how often the result is worse than doing nothing, and by how much, is
+    in ``docs/results/auto.md``, with the script that measures it.
 
     References
     ----------
@@ -102,8 +123,8 @@ class Auto(CalibrationMap):
     >>> p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     >>> y = (p.cumsum(axis=1) < rng.random((300, 1))).sum(axis=1)
     >>> map = Auto(logits=True).fit(3 * logits, y)
-    >>> "identity" in map.candidates_, map.gain_ > 0
-    (True, True)
+    >>> "identity" in map.candidates_, map.evidence_ > 3, map.gain_ > 0
+    (True, True, True)
     """
 
     _fitted: ClassVar[tuple[str, ...]] = (
@@ -116,17 +137,20 @@ class Auto(CalibrationMap):
         "candidate_errors_",
         "candidate_seconds_",
         "dropped_",
+        "behind_",
         "loss_",
         "gain_",
         "gain_error_",
+        "evidence_",
+        "floor_",
         "verdict_",
         "cost_",
     )
-    _fitted_later: ClassVar[dict[str, Any]] = {"verdict_": ""}
+    _fitted_later: ClassVar[dict[str, Any]] = {"verdict_": "", "behind_": [], "evidence_": math.nan, "floor_": 0.0}
 
     # Below the number of rows that allows choosing, nothing is known of the candidates.
     _unknown: ClassVar[frozenset[str]] = frozenset(
-        {"loss_", "gain_", "gain_error_", "candidate_losses_", "candidate_gains_", "candidate_errors_"}
+        {"loss_", "gain_", "gain_error_", "candidate_losses_", "candidate_gains_", "candidate_errors_", "evidence_"}
     )
 
     members_: list[CalibrationMap]
@@ -138,9 +162,12 @@ class Auto(CalibrationMap):
     candidate_errors_: Array
     candidate_seconds_: Array
     dropped_: list[str]
+    behind_: list[str]
     loss_: float
     gain_: float
     gain_error_: float
+    evidence_: float
+    floor_: float
     verdict_: str
     cost_: float
 
@@ -148,19 +175,23 @@ class Auto(CalibrationMap):
         self,
         *,
         scoring: str = "nll",
+        caution: float = 3.0,
         accuracy_preserving: bool = False,
         time_budget: float | None = None,
-        cv: int = 5,
+        cv: int | None = None,
         random_state: int = 0,
+        verbose: bool = False,
         logits: bool = False,
         classes: Any = None,
         weights: str = "frequency",
     ):
         self.scoring = scoring
+        self.caution = caution
         self.accuracy_preserving = accuracy_preserving
         self.time_budget = time_budget
         self.cv = cv
         self.random_state = random_state
+        self.verbose = verbose
         self.logits = logits
         self.classes = classes
         self.weights = weights
@@ -169,7 +200,7 @@ class Auto(CalibrationMap):
     def injective(self) -> bool:  # type: ignore[override]
         """Whether the fitted map is known to be: if it has one member, that is injective, and it is left as it is."""
         members = getattr(self, "members_", [])
-        if len(members) != 1:
+        if len(members) != 1 or self.floor_ > 0:
             return False
         return bool(members[0].injective) and (members[0].accuracy_preserving or not self.accuracy_preserving)
 
@@ -177,7 +208,11 @@ class Auto(CalibrationMap):
         if self.scoring not in ("nll", "brier"):
             msg = f'scoring must be "nll" or "brier", got {self.scoring!r}'
             raise ValueError(msg)
-        check_folds(self.cv)
+        if not (is_number(self.caution) and self.caution >= 0):
+            msg = f"caution must be a number from 0 on, got {self.caution!r}"
+            raise ValueError(msg)
+        if self.cv is not None:
+            check_folds(self.cv)
         budget = self.time_budget
         if budget is not None and not (isinstance(budget, int | float) and budget > 0):
             msg = f"time_budget must be a positive number of seconds or None, got {budget!r}"
@@ -191,124 +226,131 @@ class Auto(CalibrationMap):
         for name in self._fitted:
             if name.startswith("candidate_"):
                 check_shape(self, name, len(self.candidates_))
+        check_range(self, "floor_", 0.0, 1 / self.n_classes_)
+
+    def reporting_to(self, progress: Progress | None) -> Self:
+        """Let the next ``fit`` call ``progress(done, total, what)`` after every step; returns the map itself."""
+        self._progress = progress
+        return self
 
     def _fit(self, source: Rows) -> dict[str, Any]:
-        from mixnmatch.selection.candidates import STAGES, candidates_for, drop_over_budget
+        from mixnmatch.selection.candidates import STAGES, candidates_for, drop_over_budget, folds_for
         from mixnmatch.selection.crossfit import CrossFitter, cached, with_one_floor
+        from mixnmatch.selection.trial import Clock, Steps, Trial, all_steps
 
-        began = time.perf_counter()
+        clock, progress = Clock(self.time_budget), self.__dict__.pop("_progress", None)
         few = source.n_rows < 2 * ROWS_TO_CHOOSE_BY
         rows = cached(source.in_memory() if few else source.sampled(ROWS_TO_CHOOSE_BY))
+        n_folds = self.cv or folds_for(rows.n_rows, rows.n_classes)
         candidates = candidates_for(source.n_rows, source.n_classes)
-        candidates, dropped = drop_over_budget(candidates, self.time_budget, _n_rows(rows), source.n_classes, self.cv)
-        if not _enough(rows, self.cv, self.random_state):
-            return self._as_identity(source, dropped, began)
+        candidates, dropped = drop_over_budget(candidates, self.time_budget, rows.n_rows, source.n_classes, n_folds)
+        if not _enough(rows, n_folds, self.random_state):
+            return self._as_identity(source, dropped, clock)
         settings = {"logits": source.scores.logits and not source.chain}
         maps = {name: stage.make(**settings) for name, stage in STAGES.items()}
-        fitter = CrossFitter(with_one_floor(rows), maps, self.cv, self.random_state)
-        whole = CrossFitter(rows if few else source, maps, self.cv, self.random_state)
-        tried, outputs, seconds = self._try(fitter, candidates, began)
-        dropped += [candidate for candidate in candidates if candidate not in tried]
-        preserving = [all(maps[name].accuracy_preserving for name in candidate.names) for candidate in tried]
-        report = self._weigh(
-            outputs, fitter.source, np.flatnonzero(preserving), [candidate.name for candidate in tried]
-        )
+        fitter = CrossFitter(with_one_floor(rows), maps, n_folds, self.random_state)
+        whole = CrossFitter(rows if few else source, maps, n_folds, self.random_state)
+        steps = Steps(all_steps(candidates, n_folds) + 2, progress or self._printer())
+        trial = Trial(fitter, candidates, clock, steps)
+        preserving = [all(maps[name].accuracy_preserving for name in candidate.names) for candidate in trial.tried]
+        names = [candidate.name for candidate in trial.tried]
+        report = self._weigh(trial.outputs(), fitter, np.flatnonzero(preserving), names, zeros=rows.has_zeros())
+        steps("weights")
         weights = report["candidate_weights_"]
-        chosen = [(candidate, weight) for candidate, weight in zip(tried, weights, strict=True) if weight > 0]
+        chosen = [(candidate, weight) for candidate, weight in zip(trial.tried, weights, strict=True) if weight > 0]
         members = [_member(candidate, whole, fitter) for candidate, _ in chosen]
+        steps("members", steps.total - steps.done)
         return {
             **report,
             "members_": members,
             "member_weights_": np.array([weight for _, weight in chosen]),
-            "candidates_": [candidate.name for candidate in tried],
-            "candidate_seconds_": np.array(seconds),
-            "dropped_": [candidate.name for candidate in dropped],
-            "cost_": time.perf_counter() - began,
+            "candidates_": names,
+            "candidate_seconds_": np.array([trial.seconds[candidate] for candidate in trial.tried]),
+            "dropped_": [candidate.name for candidate in (*dropped, *trial.late)],
+            "behind_": [candidate.name for candidate in trial.behind],
+            "cost_": clock.seconds,
         }
 
-    def _try(
-        self, fitter: CrossFitter, candidates: list[Candidate], began: float
-    ) -> tuple[list[Candidate], list[Rows], list[float]]:
-        """Cross-fit candidates, cheap ones first: their outputs for rows that they have not seen, and the seconds."""
-        from mixnmatch.selection.crossfit import cached
-
-        tried: list[Candidate] = []
-        outputs: list[Rows] = []
-        seconds: list[float] = []
-        for candidate in candidates:
-            start = time.perf_counter()
-            if tried and self.time_budget is not None and start - began > self.time_budget:
-                break
-            place = fitter.after(candidate.stages) if candidate.tail else fitter
-            stages = candidate.tail or candidate.stages
-            outputs.append(cached(place.source.through(place.cross_fitted(stages))))
-            tried.append(candidate)
-            seconds.append(time.perf_counter() - start)
-        return tried, outputs, seconds
+    def _printer(self) -> Progress | None:
+        if not self.verbose:
+            return None
+        return lambda done, total, what: print(f"auto: {done} of {total} steps, {what}", file=sys.stderr, flush=True)
 
     def _weigh(
-        self, outputs: list[Rows], given: Rows, preserving: NDArray[np.intp], names: list[str]
+        self,
+        outputs: list[Rows],
+        fitter: CrossFitter,
+        preserving: NDArray[np.intp],
+        names: list[str],
+        *,
+        zeros: bool,
     ) -> dict[str, Any]:
         """Weights of the candidates, the identity being the first of them, and how they did."""
-        from mixnmatch.selection.crossfit import kept_losses, objective
-        from mixnmatch.selection.stacking import Difference, stack
+        from mixnmatch.selection.crossfit import HeldOut, kept_losses
+        from mixnmatch.selection.evidence import Judged, probability_floor
+        from mixnmatch.selection.stacking import Difference
 
-        loss = objective(outputs, self.scoring)
-        single = np.eye(len(outputs))
-        rows = [loss.rows(one) for one in single]
+        given = fitter.source
+        held_out = HeldOut.of(outputs, self.scoring)
+        loss = held_out.objective
+        identity = np.eye(len(outputs))[0]
+        rows = [loss.rows(one) for one in np.eye(len(outputs))]
         gains = [Difference.of(rows[0], other, loss.weight) for other in rows]
-        weights = stack(loss)
-        stacked = loss.rows(weights)
-        if self.accuracy_preserving:
+        fold = fold_of(range(len(loss.weight)), fitter.n_folds, fitter.seed)
+        judged, keeps = Judged.of(held_out, fold), self.accuracy_preserving
+        if keeps:
             # The stack of all candidates with KeepWinner, or that of the accuracy-preserving ones.
-            stacked = kept_losses(given, outputs, weights, self.scoring)
-            alone = np.zeros(len(outputs))
-            alone[preserving] = stack(loss.some(preserving))
-            if loss.mean(alone) < loss.weight @ stacked / loss.weight.sum():
-                weights, stacked = alone, loss.rows(alone)
-        gain = Difference.of(rows[0], stacked, loss.weight)
-        verdict = self._verdict(loss, given, np.stack(rows, axis=1), stacked, names, preserving)
-        if not gain.mean > 0:  # do no harm
-            weights, gain = single[0], gains[0]
+            judged, other = judged.kept(given, outputs, self.scoring), Judged.of(held_out, fold, preserving)
+            if loss.weight @ other.losses < loss.weight @ judged.losses:
+                judged, keeps = other, False
+        evidence = judged.evidence(held_out)
+        share = self._share(evidence) if loss.weight @ judged.losses < loss.weight @ rows[0] else 0.0
+        weights, each = (share * part + (1 - share) * identity for part in (judged.weights, judged.each))
+        # Doing nothing keeps the predicted classes exactly.
+        final = kept_losses(given, outputs, each, self.scoring) if keeps and share > 0 else loss.rows(each)
+        gain = Difference.of(rows[0], final, loss.weight)
+        table = np.column_stack([*rows, final])
         return {
-            "verdict_": str(verdict),
+            "verdict_": str(self._verdict(loss.weight, given, table, fold, names, preserving)),
             "candidate_weights_": weights,
-            "candidate_losses_": np.array([loss.mean(one) for one in single]),
+            "candidate_losses_": np.array([loss.mean(one) for one in np.eye(len(outputs))]),
             "candidate_gains_": np.array([difference.mean for difference in gains]),
             "candidate_errors_": np.array([difference.standard_error for difference in gains]),
-            "loss_": loss.mean(single[0]) - gain.mean,
+            "loss_": loss.mean(identity) - gain.mean,
             "gain_": gain.mean,
             "gain_error_": gain.standard_error,
+            "evidence_": evidence,
+            # Scores that stay as they are stay so exactly, unless they call something impossible.
+            "floor_": probability_floor(held_out, weights, given.n_classes) if share > 0 or zeros else 0.0,
         }
+
+    def _share(self, evidence: float) -> float:
+        """What the stack weighs beside the identity."""
+        return 1.0 if self.caution == 0 else min(max(evidence, 0.0) / self.caution, 1.0)
 
     def _verdict(
         self,
-        loss: Objective,
+        weight: Array,
         given: Rows,
-        losses: Array,
-        stacked: Array,
+        table: Array,
+        fold: NDArray[np.intp],
         names: list[str],
         preserving: NDArray[np.intp],
     ) -> Verdict:
-        """The verdict on the candidates and the stack, which is called "auto"."""
+        """The verdict on the candidates and the result, which is called "auto"; their losses are in ``table``."""
         from mixnmatch.selection.evaluation_set import LossTable
-        from mixnmatch.selection.stacking import cross_fitted_losses
         from mixnmatch.selection.verdict import decide_by_losses
 
-        fold = fold_of(range(len(losses)), self.cv, self.random_state)
-        if not self.accuracy_preserving and len(np.unique(fold)) > 1:
-            stacked = cross_fitted_losses(loss, fold)
-        table = np.column_stack([losses, stacked])
         unknown = np.full_like(table, math.nan)
         nll, brier = (table, unknown) if self.scoring == "nll" else (unknown, table)
         weights = given.class_weights()
         return decide_by_losses(
-            LossTable((*names, "auto"), nll, brier, loss.weight, fold, class_weights=weights, evaluated=weights),
+            LossTable((*names, "auto"), nll, brier, weight, fold, class_weights=weights, evaluated=weights),
             scoring=self.scoring,
             allowed=[*(names[k] for k in preserving), "auto"] if self.accuracy_preserving else None,
         )
 
-    def _as_identity(self, source: Rows, dropped: list[Candidate], began: float) -> dict[str, Any]:
+    def _as_identity(self, source: Rows, dropped: list[Candidate], clock: Clock) -> dict[str, Any]:
         """The answer where rows are too few to choose by."""
         one, unknown = np.ones(1), np.full(1, math.nan)
         return {
@@ -321,11 +363,14 @@ class Auto(CalibrationMap):
             "candidate_errors_": unknown,
             "candidate_seconds_": np.zeros(1),
             "dropped_": [candidate.name for candidate in dropped],
+            "behind_": [],
             "loss_": math.nan,
             "gain_": 0.0,
             "gain_error_": math.nan,
+            "evidence_": math.nan,
+            "floor_": 0.0,
             "verdict_": "Leave the scores as they are: there are too few samples to choose a map.",
-            "cost_": time.perf_counter() - began,
+            "cost_": clock.seconds,
         }
 
     def _members_of(self, block: Block) -> list[tuple[str, Array, float]]:
@@ -342,6 +387,7 @@ class Auto(CalibrationMap):
             part = member._log_proba(block) + log_weight
             mixed = part if mixed is None else np.logaddexp(mixed, part)
         assert mixed is not None
+        mixed = raised(mixed, self.floor_)
         return keep_winner(block.winner, mixed, logarithms=True) if self.accuracy_preserving else mixed
 
     def summary(self) -> str:
@@ -366,6 +412,10 @@ class Auto(CalibrationMap):
             f"stack: {self.scoring} {self.loss_:.5f}, gain over the identity {self.gain_:+.5f} "
             f"(std. error {self.gain_error_:.5f}), {self.cost_:.1f} s in all"
         )
+        if not math.isnan(self.evidence_):
+            lines.append(f"evidence for a change: {self.evidence_:.1f} nats; smallest probability: {self.floor_:.1e}")
+        if self.behind_:
+            lines.append("far behind after the first fold: " + ", ".join(self.behind_))
         if self.dropped_:
             lines.append("dropped for lack of time: " + ", ".join(self.dropped_))
         if self.verdict_:
@@ -373,16 +423,12 @@ class Auto(CalibrationMap):
         return "\n".join(lines)
 
 
-def _n_rows(source: Rows) -> float:
-    return float(source.n_rows)
-
-
 def _enough(rows: Rows, n_folds: int, seed: int) -> bool:
-    """Whether every fold, and the rows outside it, has rows."""
-    if _n_rows(rows) < LEAST_ROWS_A_FOLD * n_folds:
+    """Whether there are rows enough, in at least two folds."""
+    if rows.n_rows < LEAST_ROWS:
         return False
     inside = [rows.fold(k, n_folds, keep=True, seed=seed).total_weight() for k in range(n_folds)]
-    return min(inside) > 0 and sum(inside) > max(inside)
+    return sum(inside) > max(inside)
 
 
 def _member(candidate: Candidate, whole: CrossFitter, fitter: CrossFitter) -> CalibrationMap:

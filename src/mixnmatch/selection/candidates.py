@@ -8,34 +8,38 @@ from typing import Any
 
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.combine import OneVsAll, Pooled
-from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
 from mixnmatch.maps.isotonic import Isotonic
-from mixnmatch.maps.logistic import BetaScaling
+from mixnmatch.maps.kernel import KernelCalibration
 from mixnmatch.maps.order_preserving import IntraOrderPreserving
 from mixnmatch.maps.scaling import StructuredMatrixScaling, StructuredVectorScaling
-from mixnmatch.maps.temperature import TemperatureScaling
+from mixnmatch.maps.spline import SplineCalibration
 from mixnmatch.maps.trivial import Identity
 from mixnmatch.selection.crossfit import Stages
 
-# Up to so many classes maps with a matrix are tried in all ways. Above, only the best of them is, where a fit takes
-# about a minute at most: rows times the square of the number of classes, 50000 rows of 1000 classes.
+# Up to so many classes maps with a matrix are tried in two ways. Above, they are tried in one, where a fit takes about
+# a minute at most: rows times the square of the number of classes, 50000 rows of 1000 classes.
 MATRIX_TO = 200
 MATRIX_SIZE = 5e10
-# The published ridge of structured matrix scaling can hold back too much, with 100 classes for one; a tenth is tried.
+# The published ridge of structured matrix scaling holds back too much for a stack, which takes care of overfitting.
 WEAK_RIDGE = 0.1
+# From so many samples on, isotonic regression improves on an order-preserving function with a few knots.
+ISOTONIC_FROM = 2500
+# Mixing of smooth one-vs-all maps with the uniform distribution, as in their short names.
+SMOOTHING = 0.03
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A map that candidates are made of: how to make it, and the seconds that a fit takes for an entry of the table."""
+    """A map that candidates are made of: how to make it, and the seconds that a fit takes in all and for an entry."""
 
     make: Callable[..., CalibrationMap]
     per_entry: float
     per_entry_and_class: float = 0.0
+    once: float = 1e-3
 
     def seconds(self, n_rows: float, n_classes: int) -> float:
         """A guess of the seconds that a fit takes, the same on every machine."""
-        return n_rows * n_classes * (self.per_entry + n_classes * self.per_entry_and_class)
+        return self.once + n_rows * n_classes * (self.per_entry + n_classes * self.per_entry_and_class)
 
 
 def _pooled_isotonic(**settings: Any) -> CalibrationMap:
@@ -46,8 +50,12 @@ def _one_vs_all_isotonic(**settings: Any) -> CalibrationMap:
     return OneVsAll(Isotonic(shape="centred"), **settings)
 
 
-def _one_vs_all_beta(**settings: Any) -> CalibrationMap:
-    return OneVsAll(BetaScaling(), **settings)
+def _averaged_spline(**settings: Any) -> CalibrationMap:
+    return OneVsAll(SplineCalibration(penalty="average", monotone=False), smoothing=SMOOTHING, **settings)
+
+
+def _kernel(**settings: Any) -> CalibrationMap:
+    return OneVsAll(KernelCalibration(), smoothing=SMOOTHING, **settings)
 
 
 def _weak_matrix(**settings: Any) -> CalibrationMap:
@@ -56,16 +64,15 @@ def _weak_matrix(**settings: Any) -> CalibrationMap:
 
 # Measured on one core of a small server; what matters is the order and, for a time budget, the size.
 STAGES: dict[str, Stage] = {
-    "identity": Stage(Identity, 1e-8),
-    "ts": Stage(TemperatureScaling, 1e-7),
+    "identity": Stage(Identity, 1e-8, once=1e-4),
     "irm": Stage(_pooled_isotonic, 1e-7),
     "irova": Stage(_one_vs_all_isotonic, 1e-7),
-    "ets": Stage(EnsembleTemperatureScaling, 4e-7),
     "svs": Stage(StructuredVectorScaling, 2e-7),
-    "beta": Stage(_one_vs_all_beta, 1e-6),
-    "iop": Stage(IntraOrderPreserving, 1e-6),
-    "sms": Stage(StructuredMatrixScaling, 5e-7, 1e-9),
-    "sms-weak": Stage(_weak_matrix, 1.5e-6, 3e-9),
+    "iop": Stage(IntraOrderPreserving, 2e-7, once=4e-3),
+    "kernel": Stage(_kernel, 2e-7, once=5e-3),
+    "spline": Stage(_averaged_spline, 2e-7, once=1e-2),
+    "sms": Stage(StructuredMatrixScaling, 3e-7, 5e-10),
+    "sms-weak": Stage(_weak_matrix, 4e-7, 1e-9),
 }
 
 
@@ -105,38 +112,30 @@ def guess_seconds(candidates: list[Candidate], n_rows: float, n_classes: int, n_
     return once * (n_folds + 1)
 
 
-CANDIDATES = (
-    Candidate(("identity",)),
-    Candidate(("ts",)),
-    Candidate(("irm",)),
-    Candidate(("ets",)),
-    Candidate(("iop",)),
-    Candidate(("iop", "irm")),
-    Candidate(("svs",)),
-    Candidate(("iop", "svs")),
-    Candidate(("sms",)),
-    Candidate(("sms",), ("iop",)),
-    Candidate(("iop", "sms")),
-    Candidate(("iop", "sms"), ("irm",)),
-    Candidate(("iop", "sms"), ("iop",)),
-    Candidate(("iop", "sms-weak")),
-)
-# With two classes a matrix says no more than a vector; a function of the positive class is worth a try instead.
-CANDIDATES_FOR_TWO = (Candidate(("beta",)), Candidate(("irova",)))
+IDENTITY = Candidate(("identity",))
+# Functions of the probability of the positive class, and one that keeps the predicted class.
+FOR_TWO = tuple(Candidate((name,)) for name in ("irova", "iop", "kernel", "spline"))
+# A matrix alone and after an order-preserving function; what is left to bend is found on samples it has not seen.
+FOR_MANY = (Candidate(("sms-weak",), ("iop",)), Candidate(("iop", "sms-weak"), ("iop",)))
+ORDER, ISOTONIC = Candidate(("iop",)), Candidate(("iop", "irm"))
+VECTOR, MATRIX = Candidate(("iop", "svs")), Candidate(("iop", "sms"))
 
 
 def candidates_for(n_rows: float, n_classes: int) -> list[Candidate]:
-    """Candidates for a problem with so many rows and classes."""
+    """Candidates for a problem with so many rows and classes, the identity first."""
     if n_classes == 2:
-        return [*(candidate for candidate in CANDIDATES if not candidate.matrix), *CANDIDATES_FOR_TWO]
-    chosen = list(CANDIDATES)
-    if n_classes > MATRIX_TO:
-        best = Candidate(("iop", "sms"))
-        chosen = [candidate for candidate in chosen if not candidate.matrix or candidate == best]
-        if n_rows * n_classes**2 > MATRIX_SIZE:
-            chosen.remove(best)
-        chosen.remove(Candidate(("svs",)))  # better after an order-preserving map
-    return chosen
+        return [IDENTITY, *FOR_TWO]
+    shared = ISOTONIC if n_rows >= ISOTONIC_FROM else ORDER
+    if n_classes <= MATRIX_TO:
+        return [IDENTITY, shared, *FOR_MANY]
+    return [IDENTITY, shared, VECTOR, *([MATRIX] if n_rows * n_classes**2 <= MATRIX_SIZE else [])]
+
+
+def folds_for(n_rows: float, n_classes: int) -> int:
+    """Number of folds: fits to two classes are cheap and can miss few samples; with many samples there is no need."""
+    if n_rows >= ISOTONIC_FROM:
+        return 3
+    return 10 if n_classes == 2 and 100 < n_rows <= 1000 else 5
 
 
 def drop_over_budget(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import row_ranges, run_blocks
@@ -20,12 +21,14 @@ from mixnmatch.selection.stacking import Array, LogLoss, Objective, SquaredError
 
 # Tables of up to so many entries are kept in memory between stages; larger ones are read through the maps each time.
 CACHED_ENTRIES = 4_000_000
+# The same for the rows outside the fold that maps are being fitted without: there are only a few such tables at a time.
+CACHED_OF_A_FOLD = 32_000_000
 Stages = tuple[str, ...]
 
 
-def cached(source: Rows) -> Rows:
+def cached(source: Rows, at_most: int | None = None) -> Rows:
     """The rows of a source as a table of their own, if they are few: what comes before need not be run again."""
-    if source.on_dask or source.n_entries > CACHED_ENTRIES:
+    if source.on_dask or source.n_entries > (CACHED_ENTRIES if at_most is None else at_most):
         return source
     blocks = list(source.map_blocks(lambda block: block))
     values = np.concatenate([block.values for block in blocks])
@@ -101,6 +104,15 @@ class CrossFitter:
             self._after[stages] = CrossFitter(rows, self.maps, self.n_folds, self.seed)
         return self._after[stages]
 
+    def held_out(self, fold: int) -> Rows:
+        """The rows of a fold."""
+        return self.source.fold(fold, self.n_folds, keep=True, seed=self.seed)
+
+    def forget(self, fold: int) -> None:
+        """Drop the tables that were kept for fits without a fold."""
+        for key in [key for key in self._sources if key[0] == fold]:
+            del self._sources[key]
+
     def _fitted(self, stages: Stages, fold: int | None) -> list[CalibrationMap]:
         key = (fold, stages)
         if key not in self._fits:
@@ -120,7 +132,8 @@ class CrossFitter:
                 rows = self.source
                 if fold is not None:
                     rows = rows.fold(fold, self.n_folds, keep=False, seed=self.seed)
-            self._sources[key] = cached(rows) if (stages or fold is not None) else rows
+            kept = None if fold is None else min(CACHED_OF_A_FOLD, 8 * CACHED_ENTRIES)
+            self._sources[key] = cached(rows, kept) if (stages or fold is not None) else rows
         return self._sources[key]
 
 
@@ -132,50 +145,72 @@ def composed(parts: list[CalibrationMap], *, cv: int | None = None, seed: int = 
     return Composition.of_fitted(first, composed(rest), cv=cv, random_state=seed)
 
 
-def objective(sources: list[Rows], scoring: str) -> Objective:
-    """What the weights of members are chosen by, from the members' outputs for rows that they have not seen."""
-    first = sources[0]
-    ranges = row_ranges(first.n_rows, first.n_classes * 8 * len(sources))
+@dataclass(frozen=True)
+class HeldOut:
+    """Outputs of members for rows that they have not seen, as far as weights are chosen by them.
 
-    def work(start: int, stop: int) -> tuple[Array, Array, Array]:
-        blocks = [source.block(start, stop) for source in sources]
-        y, rows = blocks[0].y, np.arange(len(blocks[0].y))
-        if scoring == "nll":
-            at_label = np.stack([_log_at_label(block) for block in blocks], axis=1)
+    Attributes
+    ----------
+    objective : Objective
+        The proper score that is minimised.
+    at_label, at_other : array of shape (n, M)
+        What each member gives the label, and the class that comes first among the others in the scores as given.
+    """
+
+    objective: Objective
+    at_label: Array
+    at_other: Array
+
+    @property
+    def weight(self) -> Array:
+        """Weights of the rows."""
+        return self.objective.weight
+
+    @classmethod
+    def of(cls, sources: list[Rows], scoring: str) -> HeldOut:
+        """From the outputs of all members, the first of which leaves scores as they are."""
+        first = sources[0]
+        ranges = row_ranges(first.n_rows, first.n_classes * 8 * len(sources))
+
+        def work(start: int, stop: int) -> tuple[Array, Array, Array, Array]:
+            blocks = [source.block(start, stop) for source in sources]
+            y, rows = blocks[0].y, np.arange(len(blocks[0].y))
+            given = np.array(blocks[0].log_probabilities())
+            given[rows, y] = -np.inf
+            other = given.argmax(axis=1)
+            logs = [_logs_at(block, (y, other)) for block in blocks]
             products = np.empty(0)
-        else:
-            p = np.stack([np.asarray(block.probabilities(), dtype=np.float64) for block in blocks], axis=1)
-            at_label = p[rows, :, y]
-            products = p @ p.transpose(0, 2, 1)
-        weight = np.ones(len(y)) if blocks[0].weight is None else blocks[0].weight
-        return at_label, products, weight
+            if scoring == "brier":
+                p = np.stack([np.asarray(block.probabilities(), dtype=np.float64) for block in blocks], axis=1)
+                products = p @ p.transpose(0, 2, 1)
+            weight = np.ones(len(y)) if blocks[0].weight is None else blocks[0].weight
+            at_label, at_other = (np.stack([pair[k] for pair in logs], axis=1) for k in (0, 1))
+            return at_label, at_other, products, weight
 
-    parts = list(run_blocks(work, ranges))
-    at_label = np.concatenate([part[0] for part in parts])
-    weight = np.concatenate([part[2] for part in parts])
-    if scoring == "nll":
-        lowest = np.log(SMALLEST_PROBABILITY)
-        return LogLoss(np.exp(np.maximum(at_label, lowest)), weight)
-    return SquaredError(at_label, np.concatenate([part[1] for part in parts]), weight)
+        parts = [np.concatenate(part) for part in zip(*run_blocks(work, ranges), strict=True)]
+        at_label, at_other = (np.exp(np.maximum(logs, np.log(SMALLEST_PROBABILITY))) for logs in parts[:2])
+        made = LogLoss(at_label, parts[3]) if scoring == "nll" else SquaredError(at_label, parts[2], parts[3])
+        return cls(made, at_label, at_other)
 
 
 def kept_losses(given: Rows, outputs: list[Rows], weights: Array, scoring: str) -> Array:
-    """Loss of each sample of a weighted sum of outputs that keeps the predicted class of the scores."""
+    """Loss of each sample if outputs are summed with its weights and the predicted class of the scores is kept."""
     from mixnmatch.evaluation.scores import brier_rows, log_loss_rows
 
-    used = [(output, weight) for output, weight in zip(outputs, weights, strict=True) if weight > 0]
+    used = [(output, weight) for output, weight in zip(outputs, weights.T, strict=True) if weight.any()]
 
     def work(start: int, stop: int) -> Array:
         block = given.block(start, stop)
-        mixed = sum(weight * output.block(start, stop).probabilities() for output, weight in used)
-        kept = keep_winner(block.winner, np.asarray(mixed, dtype=np.float64), logarithms=False)
+        parts = (weight[start:stop, None] * output.block(start, stop).probabilities() for output, weight in used)
+        kept = keep_winner(block.winner, np.asarray(sum(parts), dtype=np.float64), logarithms=False)
         after = replace(block, values=kept, form="probabilities", off_simplex=False)
         return np.asarray(log_loss_rows(after, SMALLEST_PROBABILITY) if scoring == "nll" else brier_rows(after))
 
     return np.concatenate(list(run_blocks(work, row_ranges(given.n_rows, given.n_classes * 8 * len(used)))))
 
 
-def _log_at_label(block: Block) -> Array:
-    from mixnmatch.evaluation.scores import log_loss_rows
-
-    return -log_loss_rows(block)
+def _logs_at(block: Block, columns: tuple[NDArray[np.intp], ...]) -> list[Array]:
+    """Logarithm of the probability in some column of each row, for several such columns."""
+    logs = block.log_probabilities()
+    rows = np.arange(len(logs))
+    return [np.asarray(logs[rows, column], dtype=np.float64) for column in columns]

@@ -34,7 +34,7 @@ class Objective(Protocol):
         ...
 
     def rows(self, weights: Array) -> Array:
-        """Loss of each row."""
+        """Loss of each row, for one set of weights or one for each row."""
         ...
 
     def model(self, weights: Array) -> tuple[Array, Array]:
@@ -52,6 +52,11 @@ class Objective(Protocol):
     def part(self, rows: NDArray[np.bool_]) -> Objective:
         """The same with some of the samples."""
         ...
+
+
+def mixed(members: Array, weights: Array) -> Array:
+    """Weighted sum of the members (n x M) in each row, for one set of weights or one for each row."""
+    return np.asarray(members @ weights if weights.ndim == 1 else np.einsum("nm,nm->n", members, weights))
 
 
 @dataclass(frozen=True)
@@ -75,8 +80,8 @@ class LogLoss:
         return LogLoss(self.at_label[rows], self.weight[rows])
 
     def rows(self, weights: Array) -> Array:
-        """Loss of each row."""
-        return np.asarray(-np.log(self.at_label @ weights))
+        """Loss of each row, for one set of weights or one for each row."""
+        return np.asarray(-np.log(mixed(self.at_label, weights)))
 
     def mean(self, weights: Array) -> float:
         """Mean loss."""
@@ -112,8 +117,11 @@ class SquaredError:
         return SquaredError(self.at_label[rows], self.products[rows], self.weight[rows])
 
     def rows(self, weights: Array) -> Array:
-        """Loss of each row."""
-        return np.asarray(1 - 2 * self.at_label @ weights + (self.products @ weights) @ weights)
+        """Loss of each row, for one set of weights or one for each row."""
+        if weights.ndim == 1:
+            return np.asarray(1 - 2 * self.at_label @ weights + (self.products @ weights) @ weights)
+        squares = np.einsum("nm,nmk,nk->n", weights, self.products, weights)
+        return np.asarray(1 - 2 * mixed(self.at_label, weights) + squares)
 
     def mean(self, weights: Array) -> float:
         """Mean loss."""
@@ -190,14 +198,16 @@ def simplex_quadratic(hessian: Array, linear: Array) -> Array:
     return np.asarray(found / total) if total > 0 else np.full(size, 1 / size)
 
 
-def cross_fitted_losses(objective: Objective, fold: NDArray[np.intp]) -> Array:
-    """Loss of each sample under a stack whose weights were chosen without its fold."""
-    losses = np.empty(len(fold))
-    for k in np.unique(fold):
+def cross_fitted_weights(objective: Objective, fold: NDArray[np.intp]) -> Array:
+    """For each sample, the weights of a stack that were chosen without its fold (if there are several); n x M."""
+    folds = np.unique(fold)
+    if len(folds) < 2:
+        return np.tile(stack(objective), (len(fold), 1))
+    weights = np.empty((len(fold), objective.n_members))
+    for k in folds:
         inside = fold == k
-        weights = stack(objective.part(~inside))
-        losses[inside] = objective.part(inside).rows(weights)
-    return losses
+        weights[inside] = stack(objective.part(~inside))
+    return weights
 
 
 @dataclass(frozen=True)

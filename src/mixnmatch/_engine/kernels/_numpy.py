@@ -26,6 +26,8 @@ _FEW_KNOTS, _STEPS = 24, 1 << 15
 _UNDERFLOW = 1e-290
 # Entries whose temporaries are small: the memory of larger ones would come from the system anew each time.
 _CHUNK = 1 << 13
+# Up to so many entries, searching among the knots takes less time than making a table of where they are.
+_FEW_ENTRIES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -401,7 +403,11 @@ def diagonal_sums(s: Block, p: Block, weight: Block | None, *, curved: bool) -> 
 
 def interpolate_into(x: Block, function: Piecewise, out: Block) -> None:
     """Write out = function(x) for every entry of a contiguous block of probabilities."""
-    lookup, flat, target = function.lookup(x.dtype), _in_unit_interval(x).reshape(-1), out.reshape(-1)
+    x = _in_unit_interval(x)
+    if x.size <= _FEW_ENTRIES and not function.has_lookup(x.dtype):
+        np.copyto(out, function(x))
+        return
+    lookup, flat, target = function.lookup(x.dtype), x.reshape(-1), out.reshape(-1)
     for start in range(0, len(flat), _CHUNK):
         part = flat[start : start + _CHUNK]
         k = positions(part, function.knots, lookup)

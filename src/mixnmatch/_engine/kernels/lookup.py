@@ -147,6 +147,10 @@ class Piecewise:
     def _lookups(self) -> dict[int, Lookup]:
         return {}
 
+    def has_lookup(self, dtype: np.dtype[Any]) -> bool:
+        """Whether the table for arguments of a type has been made."""
+        return dtype.itemsize in self._lookups
+
     def lookup(self, dtype: np.dtype[Any]) -> Lookup:
         """Table for arguments of a type, made once."""
         found = self._lookups.get(dtype.itemsize)

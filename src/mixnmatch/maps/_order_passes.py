@@ -1,0 +1,235 @@
+"""Passes of intra order-preserving maps: where entries fall between nodes, and the loss as it depends on these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._engine.along_rows import row_maxima
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.passes import total
+from mixnmatch.maps.temperature import log_softmax
+
+Array = NDArray[np.float64]
+Statistic = tuple[float, Array, Array]
+
+# A tempered probability below exp(-REACH) / L is out of the finely divided range.
+REACH = 9.0
+# Cells of the fine range, cells of the range below it, and how much wider these are.
+FINE, WIDE, FACTOR = 128, 32, 8
+# Entries of the tables, of rows x nodes or rows x classes, that a statistic works on at a time: they stay in the cache.
+CHUNK_ENTRIES = 40_000
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes of a piecewise-linear function on (-inf, 0]: even steps to ``low``, wider ones below, then constant.
+
+    Of these, ``chosen`` are used, the first and the last among them.
+    """
+
+    low: float
+    chosen: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, n_classes: int) -> Nodes:
+        """All nodes for the logarithms of the probabilities of ``n_classes`` classes."""
+        return cls(-(np.log(n_classes) + REACH), np.arange(FINE + WIDE + 1))
+
+    def only(self, chosen: NDArray[np.intp]) -> Nodes:
+        """Some of the nodes."""
+        return Nodes(self.low, chosen)
+
+    @property
+    def count(self) -> int:
+        """Number of nodes."""
+        return len(self.chosen)
+
+    @property
+    def positions(self) -> Array:
+        """Nodes, from 0 downwards."""
+        wide = 1 + FACTOR * np.arange(1, WIDE + 1) / FINE
+        every = self.low * np.concatenate([np.arange(FINE + 1) / FINE, wide])
+        return np.asarray(every[self.chosen])
+
+    def locate(self, x: Array) -> tuple[NDArray[np.intp], Array]:
+        """Cell of every entry, and how far down the cell it is: 0 at its upper node, 1 at the lower one."""
+        s = x * (FINE / self.low)
+        np.minimum(s, FINE + (s - FINE) / FACTOR, out=s)
+        np.clip(s, 0.0, FINE + WIDE, out=s)
+        cell = np.minimum(s.astype(np.intp), FINE + WIDE - 1)
+        if self.count == FINE + WIDE + 1:
+            s -= cell
+            return cell, s
+        cell = np.repeat(np.arange(self.count - 1), np.diff(self.chosen))[cell]
+        positions = self.positions
+        np.subtract(x, positions[cell], out=s)
+        s /= np.diff(positions)[cell]
+        return cell, np.clip(s, 0.0, 1.0, out=s)
+
+
+def interpolate(x: Array, cell: NDArray[np.intp], share: Array, values: Array) -> Array:
+    """The sum of x and of the piecewise-linear function with the given values at the nodes."""
+    result = np.diff(values)[cell]
+    result *= share
+    result += values[cell]
+    result += x
+    return result
+
+
+def tempered(block: Block, floor: float, beta: float) -> Array:
+    """Logarithms of the probabilities after temperature scaling."""
+    x = block.log_scores(floor).astype(np.float64)
+    x -= row_maxima(x)[:, None]  # before the scaling: leads survive in logits of any size
+    x *= beta
+    return log_softmax(x)
+
+
+@dataclass(frozen=True)
+class Located:
+    """Some rows after temperature scaling, with entries sorted into the cells between nodes; classes come first."""
+
+    x: Array  # logarithms of the probabilities, L x m
+    cell: NDArray[np.intp]
+    share: Array  # how far down its cell each entry is
+    slot: NDArray[np.intp]  # number of the pair of cell and row
+    y: NDArray[np.intp]
+    weight: Array
+    n_cells: int
+
+    @classmethod
+    def of(cls, block: Block, nodes: Nodes, floor: float, beta: float) -> list[Located]:
+        """The rows of a block in chunks."""
+        n_cells, found = nodes.count - 1, []
+        step = max(1, CHUNK_ENTRIES // max(n_cells, block.values.shape[1]))
+        for start in range(0, max(len(block.values), 1), step):
+            part = slice(start, start + step)
+            rows = Block(block.values[part], block.form, block.index[part])
+            x = np.ascontiguousarray(tempered(rows, floor, beta).T)
+            cell, share = nodes.locate(x)
+            slot = cell * x.shape[1] + np.arange(x.shape[1])
+            weight = np.ones(x.shape[1]) if block.weight is None else block.weight[part]
+            found.append(cls(x, cell, share, slot, block.y[part], weight, n_cells))
+        return found
+
+    def at(self, deviation: Array) -> Cells:
+        """The rows under softmax(x + deviation(x))."""
+        log_p = interpolate(self.x, self.cell, self.share, deviation)
+        log_p -= log_p.max(axis=0)
+        p = np.exp(log_p)
+        total = p.sum(axis=0)
+        p /= total
+        log_p_y = self._of_label(log_p) - np.log(total)
+        label = self._of_label(self.cell), self._of_label(self.share)
+        return Cells(p, self.slot, self.share, label, self._of_label(p), log_p_y, self.weight, self.n_cells)
+
+    def _of_label(self, table: NDArray[Any]) -> NDArray[Any]:
+        """The entry of each row's label."""
+        return np.asarray(table[self.y, np.arange(len(self.y))])
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Some rows under softmax(x + deviation(x)), entries sorted into the cells between nodes; classes come first."""
+
+    p: Array
+    slot: NDArray[np.intp]
+    share: Array
+    label: tuple[NDArray[np.intp], Array]  # cell and share of each row's label
+    p_y: Array
+    log_p_y: Array
+    weight: Array
+    n_cells: int
+
+    def moments(self, values: Array, powers: int) -> list[Array]:
+        """Sums of values times share^0, share^1, ... over the entries of each cell and row."""
+        found = []
+        for power in range(powers):
+            values = values * self.share if power else values
+            found.append(histogram(self.slot.ravel(), values.ravel(), self.n_cells * len(self.weight)))
+        return [moment.reshape(self.n_cells, -1) for moment in found]
+
+    def at_labels(self, values: Array) -> Array:
+        """Sum over rows of a value for each, on the nodes next to the row's label."""
+        cell, share = self.label
+        return on_nodes(*(histogram(cell, v, self.n_cells) for v in (values, values * share)))
+
+
+def histogram(cell: NDArray[np.intp], values: Array, size: int) -> Array:
+    """Sum of the values in each cell."""
+    return np.asarray(np.bincount(cell, values, size), dtype=np.float64)
+
+
+def on_nodes(zeroth: Array, first: Array) -> Array:
+    """What entries put on the nodes, from their zeroth and first moments in the cells: sums of hat functions."""
+    nodes = np.zeros((len(zeroth) + 1, *zeroth.shape[1:]))
+    nodes[:-1] = zeroth - first
+    nodes[1:] += first
+    return nodes
+
+
+class Form:
+    """Sums of products of two hat functions, as a matrix."""
+
+    @staticmethod
+    def product(left: Array, right: Array) -> Array:
+        """Sum over rows of the products of what two tables, nodes x rows, hold for each pair of nodes."""
+        return left @ right.T
+
+    @staticmethod
+    def pairs(zeroth: Array, first: Array, second: Array) -> Array:
+        """Sum over entries, from three moments in the cells."""
+        upper, lower = np.arange(len(zeroth)), np.arange(1, len(zeroth) + 1)
+        pairs = np.zeros((len(zeroth) + 1, len(zeroth) + 1))
+        pairs[upper, upper] = zeroth - 2 * first + second
+        pairs[lower, lower] += second
+        pairs[upper, lower] = pairs[lower, upper] = first - second
+        return pairs
+
+
+class Diagonal(Form):
+    """The diagonal of that matrix alone, which is all that choosing knots takes."""
+
+    @staticmethod
+    def product(left: Array, right: Array) -> Array:
+        """Sum over rows of the products for each node."""
+        return np.asarray(np.einsum("nm,nm->n", left, right))
+
+    @staticmethod
+    def pairs(zeroth: Array, first: Array, second: Array) -> Array:
+        """Sum over entries, from three moments in the cells."""
+        return np.asarray(np.append(zeroth - 2 * first + second, 0.0) + np.append(0.0, second))
+
+
+def nll_statistic(chunks: list[Located], deviation: Array, form: type[Form] = Form) -> Statistic:
+    """Log loss, its gradient and its Hessian (in some form) in the deviations at the nodes."""
+
+    def of(rows: Cells) -> Statistic:
+        w, moments = rows.weight, rows.moments(rows.p, 3)
+        mass = on_nodes(moments[0], moments[1])
+        hessian = form.pairs(*(moment @ w for moment in moments)) - form.product(mass * w, mass)
+        return float(-(w @ rows.log_p_y)), mass @ w - rows.at_labels(w), hessian
+
+    return total(of(chunk.at(deviation)) for chunk in chunks)
+
+
+def brier_statistic(chunks: list[Located], deviation: Array, form: type[Form] = Form) -> Statistic:
+    """Squared error, its gradient and its Gauss-Newton matrix (in some form) in the deviations at the nodes."""
+
+    def of(rows: Cells) -> Statistic:
+        w, squares = rows.weight, rows.p**2
+        mass, moments = on_nodes(*rows.moments(rows.p, 2)), rows.moments(squares, 3)
+        square = on_nodes(moments[0], moments[1])
+        norm = squares.sum(axis=0)
+        loss = float(w @ (1 - 2 * rows.p_y + norm))
+        gradient = square @ w - rows.at_labels(w * rows.p_y) - mass @ (w * (norm - rows.p_y))
+        # With J = diag(p) - p p', the Jacobian of the softmax: J'J, summed over the hat functions.
+        cross = form.product(square * w, mass)
+        curvature = form.pairs(*(moment @ w for moment in moments)) - cross - cross.T
+        curvature += form.product(mass * (w * norm), mass)
+        return loss, 2 * gradient, 2 * curvature
+
+    return total(of(chunk.at(deviation)) for chunk in chunks)

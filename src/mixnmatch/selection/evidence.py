@@ -1,0 +1,63 @@
+"""How well a stack does on held-out samples: its losses, the evidence for using it, and the floor of probabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._engine.rows import Rows
+from mixnmatch.selection.crossfit import HeldOut, kept_losses
+from mixnmatch.selection.stacking import Array, Difference, cross_fitted_weights, mixed, stack
+
+# So many standard errors of a gain are put down to chance.
+CHANCE = 0.5
+# No probability is so small that raising all others to it would cost more than this part of the loss.
+FLOOR_COST = 0.003
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A stack and its losses for held-out samples.
+
+    ``each`` holds weights for each sample, chosen without its fold. ``log_losses`` are what evidence is measured in,
+    whatever the weights were chosen by.
+    """
+
+    weights: Array
+    each: Array
+    losses: Array
+    log_losses: Array
+
+    @classmethod
+    def of(cls, held_out: HeldOut, fold: NDArray[np.intp], members: NDArray[np.intp] | None = None) -> Judged:
+        """The stack of some members, or of all; ``fold`` is that of each sample."""
+        size = held_out.objective.n_members
+        some = np.arange(size) if members is None else members
+        objective, place = held_out.objective.some(some), np.eye(size)[some]
+        each = cross_fitted_weights(objective, fold) @ place
+        losses, log_losses = held_out.objective.rows(each), -np.log(mixed(held_out.at_label, each))
+        return cls(stack(objective) @ place, each, losses, log_losses)
+
+    def kept(self, given: Rows, outputs: list[Rows], scoring: str) -> Judged:
+        """The same with the predicted classes kept."""
+        log_losses = kept_losses(given, outputs, self.each, "nll")
+        losses = log_losses if scoring == "nll" else kept_losses(given, outputs, self.each, scoring)
+        return Judged(self.weights, self.each, losses, log_losses)
+
+    def evidence(self, held_out: HeldOut) -> float:
+        """Gain in log loss over doing nothing, in all, less what chance and one more wrong prediction may cost."""
+        weight = held_out.weight
+        gain = Difference.of(-np.log(held_out.at_label[:, 0]), self.log_losses, weight)
+        change = np.log(held_out.at_other @ self.weights) - np.log(held_out.at_other[:, 0])
+        total = float(weight.sum())
+        return total * (gain.mean - CHANCE * gain.standard_error) + min(0.0, float(weight @ change) / total)
+
+
+def probability_floor(held_out: HeldOut, weights: Array, n_classes: int) -> float:
+    """The floor of probabilities: it costs a small part of the loss at most, and no more than one error in all."""
+    weight = held_out.weight
+    total = float(weight.sum())
+    losses = -np.log(held_out.at_label @ weights)
+    return min(FLOOR_COST * float(weight @ losses) / total / (n_classes - 1), 1 / ((total + 1) * n_classes))
