@@ -54,7 +54,7 @@ class Auto(CalibrationMap):
         The proper score that weights are chosen by: log loss or squared error.
     caution : float
         Evidence in nats from which on the stack replaces the scores; with less, it is mixed with them. With 0 it always
-        does if it is better on held-out samples, which has less loss on average and does harm more often.
+        does if it is better on held-out samples.
     accuracy_preserving : bool
         Never change the predicted class. :class:`KeepWinner` is then applied to the stack, whose weights are chosen
         without it. If a stack of accuracy-preserving candidates is better on held-out samples, it is used instead.
