@@ -1,42 +1,17 @@
 """Exported maps give what ``predict_proba`` gives: every short name, nested expressions, every runtime."""
 
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixnmatch as mm
-from mixnmatch import accuracy_preserved, export
+from mixnmatch import accuracy_preserved
 from tests.conftest import make_problem, softmax
 from tests.export.problems import CASES, NAMES, all_rows, awkward, calibration_set, fitted_map
-from tests.export.runtimes import Interpreter, run_onnx, run_torch
+from tests.export.runtimes import INSTALLED, RUNTIMES, Interpreter, assert_same, ran
 
-RUNTIMES = ("numpy", "onnx", "torch")
-INSTALLED = [name for name in RUNTIMES if find_spec(name)]
-TOLERANCE = 1e-6
 NEAR = 1e-6  # rows with a score so near to a knot are exempt in single precision
-
-
-def ran(runtime, fitted, scores, precision):
-    if runtime == "numpy":
-        return Interpreter(fitted, precision)(scores)
-    if runtime == "onnx":
-        pytest.importorskip("onnx")
-        pytest.importorskip("onnxruntime")
-        return run_onnx(export.onnx_model(fitted, precision=precision), scores)
-    pytest.importorskip("torch")
-    return run_torch(fitted, scores, precision)
-
-
-def assert_same(found, fitted, scores, exempt=None):
-    expected = fitted.predict_proba(scores)
-    assert found.dtype == expected.dtype == np.float32
-    kept = slice(None) if exempt is None else ~exempt
-    np.testing.assert_allclose(found[kept], expected[kept], rtol=0, atol=TOLERANCE)
-    if fitted.accuracy_preserving:
-        assert accuracy_preserved(scores, found)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

@@ -259,7 +259,9 @@ def test_what_has_no_lowering():
     scores, y = calibration_set(3, False)
     from sklearn.linear_model import LogisticRegression
 
-    for each in (mm.maps.shared_function.SharedFunction(np.square), mm.TemperatureScaling() >> LogisticRegression()):
+    from mixnmatch.maps.shared_function import SharedFunction
+
+    for each in (SharedFunction(np.square), mm.TemperatureScaling() >> LogisticRegression()):
         with pytest.raises(TypeError, match="cannot be exported"):
             onnx_model(each.fit(scores, y))
     from sklearn.exceptions import NotFittedError

@@ -161,7 +161,7 @@ class Tensor:
 
     def abs(self) -> Tensor:
         """Absolute value."""
-        return self.graph.add("abs", self)
+        return self.graph.add("abs", self, kind=self.kind)
 
     def floor(self) -> Tensor:
         """The largest whole number not above, as a real number."""
@@ -170,6 +170,10 @@ class Tensor:
     def max(self) -> Tensor:
         """Largest entry of each row."""
         return self.graph.add("max", self, kind=self.kind)
+
+    def min(self) -> Tensor:
+        """Smallest entry of each row."""
+        return self.graph.add("min", self, kind=self.kind)
 
     def sum(self) -> Tensor:
         """Sum of each row."""

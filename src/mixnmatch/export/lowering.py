@@ -6,6 +6,7 @@ it needs its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,7 +14,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from mixnmatch._engine.scores import SMALLEST_PROBABILITY
-from mixnmatch.export.graph import GIVEN, OUTPUT, Graph, Tensor, log_softmax, softmax
+from mixnmatch.export.graph import OUTPUT, Graph, Tensor, log_softmax, softmax
+from mixnmatch.export.inputs import LogitInput, ProbabilityInput
 from mixnmatch.export.rows import GivenLogits, GivenProbabilities, GraphRows, Probabilities, Softmax
 from mixnmatch.export.search import CurveTables, PiecewiseTables
 from mixnmatch.maps.base import BinaryMap, CalibrationMap
@@ -97,16 +99,17 @@ def lowered(fitted: CalibrationMap, *, precision: str = "double") -> Graph:
     """The graph of a fitted map: from scores, n x L, to what ``predict_proba`` returns for them."""
     check_is_fitted(fitted, "n_classes_")
     graph = Graph(precision)
-    logits = fitted.takes_logits
-    given = graph.add("input", kind=GIVEN, detail="logits" if logits else "probabilities")
-    form = GivenLogits if logits else GivenProbabilities
-    made = lower(fitted, form(given.real(), fitted.n_classes_))
+    n_classes = fitted.n_classes_
+    scores = LogitInput(graph) if fitted.takes_logits else ProbabilityInput(graph, n_classes)
+    form = GivenLogits if fitted.takes_logits else GivenProbabilities
+    made = lower(fitted, form(scores.values.real(), n_classes))
     p = made.probabilities
     if made.positive:
         p = p.at_least(float(np.finfo(np.float32).tiny))
-    out = p.output()
+    out = scores.without_masked(p).output()
     if fitted.accuracy_preserving:
-        _keep_argmax(given, out, fitted.n_classes_)
+        out = _keep_argmax(scores.values, out, n_classes)
+    scores.usable.choose(out, math.nan)
     graph.prune()
     return graph
 

@@ -48,6 +48,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "gather": torch.take,
     "matmul": lambda a, b: a @ b,
     "max": lambda a: a.amax(dim=-1, keepdim=True),
+    "min": lambda a: a.amin(dim=-1, keepdim=True),
     "sum": lambda a: a.sum(dim=-1, keepdim=True),
     "falling": lambda a: a.sort(dim=-1, descending=True).values,
     "running_sum": lambda a: a.cumsum(dim=-1),
@@ -102,21 +103,27 @@ class CalibrationModule(nn.Module):  # type: ignore[misc]
         if given.dim() != 2 or given.shape[1] != self.n_classes:
             msg = f"scores must have shape (n, {self.n_classes}), got {tuple(scores.shape)}"
             raise ValueError(msg)
+        # Numbers of 16 bits are read as Python reads them: masks of -1e9 need a wider range.
+        given = given if given.dtype == torch.float64 else given.to(torch.float32)
         values: list[Any] = []
         for step in self._steps:
-            values.append(given if step.operation == "input" else self._run(step, values, scores.dtype))
+            values.append(self._run(step, values, given, scores.dtype))
         return values[-1]
 
     def _two_columns(self, positive: Any) -> Any:
         wide = positive.to(self._real)
         return torch.stack([torch.zeros_like(wide) if self.logits else 1 - wide, wide], dim=1)
 
-    def _run(self, step: Step, values: list[Any], kind: Any) -> Any:
+    def _run(self, step: Step, values: list[Any], given: Any, kind: Any) -> Any:
         operation = step.operation
+        if operation == "input":
+            return given
         if operation == "constant":
             return getattr(self, step.detail)
         if operation == "tolerance":
             return ROUNDING["float64" if kind == torch.float64 else "float32"]
+        if operation == "largest":
+            return torch.finfo(given.dtype).max
         if operation == "spacing":
             return NUDGE * torch.finfo(kind).eps
         literal = int if step.kind == INTEGER else float
