@@ -1,11 +1,14 @@
 """Unusable samples, masked classes, huge and saturated logits: exported maps do what ``predict_proba`` does."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
 import mixnmatch as mm
+from tests.conftest import make_problem, softmax
 from tests.export.problems import NAMES, all_rows, fitted_map, fresh_rows
-from tests.export.runtimes import RUNTIMES, assert_same, ran
+from tests.export.runtimes import INSTALLED, RUNTIMES, assert_same, ran
 
 HUGE = [np.finfo(np.float32).min, np.finfo(np.float32).max, -1e10, 1e10, -1e9, 1.5e9, -3e38, 1e30]
 
@@ -106,3 +109,39 @@ def test_masks_in_half_precision(kind):
         assert torch.isnan(found[90]).all()
         if fitted.accuracy_preserving:
             assert (found[kept].argmax(dim=1) == given[kept].argmax(dim=1)).all()
+
+
+STEPS = ["isotonic", "histogram", "bbq", "venn-abers", "irm", "irm-normalised", "irova"]
+STEPS += ["irova-ts", "irova-ets", "irm-ts", "irm-ets"]
+
+
+@cache
+def ties_and_certainty(n_classes, kind):
+    """Logits and labels: probabilities next to 1, or ties that are computed in different orders of the classes."""
+    logits, y = make_problem(600, n_classes, sharpness={"saturated": 30, "far": 1000, "rounded": 3}[kind])
+    return (np.round(logits) if kind == "rounded" else logits).astype(np.float32), y
+
+
+@pytest.mark.parametrize("kind", ["saturated", "far", "rounded"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_on_ties_and_certainty(name, n_classes, kind):
+    logits, y = ties_and_certainty(n_classes, kind)
+    fitted = mm.calibrator(name, logits=True).fit(logits, y)
+    masked = logits[:200].copy()
+    masked[::2, 0], masked[1::4, 1] = -np.inf, -1e10
+    turned = np.roll(logits, 1, axis=1)  # the same numbers, added up in another order
+    rows = np.concatenate([logits, logits + np.float32(1000), turned, masked])
+    for runtime in INSTALLED:
+        assert_same(ran(runtime, fitted, rows, "double"), fitted, rows)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_of_certain_probabilities_in_double(name):
+    """Given probabilities that are next to 1 in double precision are told apart by Python and by the module."""
+    torch = pytest.importorskip("torch")
+    logits, y = ties_and_certainty(2, "saturated")
+    p = softmax(logits)
+    fitted = mm.calibrator(name).fit(p, y)
+    found = fitted.to_torch()(torch.from_numpy(p)).numpy()
+    np.testing.assert_allclose(found, fitted.predict_proba(p), rtol=0, atol=1e-12)

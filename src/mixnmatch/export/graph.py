@@ -81,6 +81,11 @@ class Graph:
         used = {step.detail for step in self.steps if step.operation == "constant"}
         self.constants = {name: array for name, array in self.constants.items() if name in used}
 
+    @property
+    def nested(self) -> bool:
+        """Whether the map that is being lowered is part of another one."""
+        return len(self._scope) > 1
+
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
         """Put ``name`` before the names of constants."""

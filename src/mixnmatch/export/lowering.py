@@ -153,6 +153,10 @@ def _scaled(fitted: Any, rows: GraphRows) -> tuple[Tensor, Tensor]:
 
 @lowering(TemperatureScaling)
 def _temperature(fitted: TemperatureScaling, rows: GraphRows) -> GraphRows:
+    if rows.graph.nested and rows.graph.precision == "double":
+        # As Python computes what it hands on: a step map that follows must see the same numbers to a few bits.
+        u = rows.graph.constant("beta", fitted.beta_) * rows.log_scores(_floor(fitted, rows))
+        return Softmax(u, rows.n_classes, positive=True)
     return Softmax(_scaled(fitted, rows)[1], rows.n_classes, positive=True)
 
 
@@ -294,7 +298,8 @@ def _venn_abers(fitted: VennAbers, rows: GraphRows, way: str) -> Tensor:
     upper = np.insert(fitted.upper_, fitted.offsets_[:-1], fitted.left_upper_)
     before = fitted.offsets_[:-1] + np.arange(len(fitted.left_))
     rises = np.delete(np.diff(upper, prepend=upper[0]) != 0, before)
-    return PiecewiseTables.of(fitted).after(rises).at(scores, exact=rows.exact)
+    tables = PiecewiseTables.of(fitted) if rows.exact else PiecewiseTables.of(fitted).after(rises)
+    return tables.at(scores, exact=rows.exact)
 
 
 @lowering(PlattScaling)
@@ -356,10 +361,12 @@ def _log_odds_parts(rows: GraphRows, floor: Tensor) -> tuple[Tensor, Tensor]:
     if rows.n_classes == 2:
         return log_p, log_p.column(1).beside(log_p.column(0))
     p = rows.probabilities
-    # Next to 1 the difference 1 - p has no digits left: there it is the sum of the other entries.
+    # Next to 1 the difference 1 - p has no digits left: there it is the sum of the other entries. Not below 1/2, where
+    # several entries may be equal and must stay so.
     top = rows.graph.constant("columns", np.arange(rows.n_classes)).equals(p.argmax())
     others = top.choose(0.0, p).sum()
-    return log_p, top.choose(others, 1.0 - p).at_least(floor).log()
+    rest = (p <= 0.5).choose(1.0 - p, top.choose(others, 1.0 - p))
+    return log_p, rest.at_least(floor).log()
 
 
 def _log_odds_parts_of_logits(rows: GivenLogits) -> tuple[Tensor, Tensor]:
@@ -372,4 +379,6 @@ def _log_odds_parts_of_logits(rows: GivenLogits) -> tuple[Tensor, Tensor]:
     others = top.choose(-1e30, log_p)
     second = others.max()
     rest = top.choose(0.0, (others - second).exp()).sum().log() + second
-    return log_p, top.choose(rest, top.choose(0.5, 1.0 - p).log())
+    small = p <= 0.5
+    rest = small.choose(small.choose(1.0 - p, 0.5).log(), top.choose(rest, top.choose(0.5, 1.0 - p).log()))
+    return log_p, rest

@@ -15,6 +15,7 @@ from mixnmatch._engine.kernels.lookup import Knots, Piecewise
 from mixnmatch._engine.passes import row_ranges
 from mixnmatch.maps.columns import Columns, take, weighted_count
 from mixnmatch.maps.piecewise import PiecewiseMap
+from mixnmatch.maps.ties import lower_edges
 
 Vector = NDArray[np.float64]
 SHAPES = ("step", "linear", "centred")
@@ -56,6 +57,10 @@ class Isotonic(PiecewiseMap):
     scores) determine g, and the pool-adjacent-violators algorithm runs on at most as many groups as there are
     positives. Negatives tied with a positive count with it. For n rows and L classes that takes memory for n numbers
     instead of n L pairs.
+
+    Given probabilities are told apart to the last bit. Those computed from logits, by a map before this one or by
+    renormalising are ties if they differ by less than about 2e-11 of their size, because rounding differs between
+    runtimes. A step is then that much below the score that makes it.
 
     References
     ----------
@@ -149,6 +154,8 @@ def _positives(columns: Columns) -> list[Positives]:
     size = SORT_BYTES if columns.source.chain else CACHE_BYTES
     parts = columns.map_blocks(_block_positives, block_bytes=size)
     scores, problem, weight = (_joined(column) for column in zip(*parts, strict=True))
+    # A positive is at or above the knot that it makes, in whatever way its probability is computed.
+    scores = lower_edges(scores) if columns.computed else scores
     if columns.n_problems == 1:
         return [_distinct(scores, weight)]
     order = np.argsort(problem, kind="stable")
