@@ -136,3 +136,17 @@ def assert_same(found, fitted, scores, exempt=None):
     np.testing.assert_allclose(found[kept], expected[kept], rtol=0, atol=TOLERANCE)
     if fitted.accuracy_preserving:
         assert accuracy_preserved(scores, found)
+
+
+def extra_memory(work):
+    """Bytes that a call takes beside what there was before, at its peak; on Linux."""
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # the peak is what is used now
+    before = _kilobytes("VmRSS")
+    work()
+    return 1024 * (_kilobytes("VmHWM") - before)
+
+
+def _kilobytes(name):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(name))
