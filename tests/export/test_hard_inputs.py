@@ -136,6 +136,17 @@ def test_steps_on_ties_and_certainty(name, n_classes, kind):
         assert_same(ran(runtime, fitted, rows, "double"), fitted, rows)
 
 
+@pytest.mark.parametrize("kind", ["saturated", "rounded"])
+@pytest.mark.parametrize("shape", ["linear", "centred"])
+@pytest.mark.parametrize("combine", [mm.Pooled, mm.OneVsAll])
+def test_steep_curves_on_ties_and_certainty(combine, shape, kind):
+    logits, y = ties_and_certainty(3, kind)
+    fitted = combine(mm.Isotonic(shape=shape, strict=True), logits=True).fit(logits, y)
+    rows = np.concatenate([logits, np.roll(logits, 1, axis=1)])
+    for runtime in INSTALLED:
+        assert_same(ran(runtime, fitted, rows, "double"), fitted, rows)
+
+
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_of_certain_probabilities_in_double(name):
     """Given probabilities that are next to 1 in double precision are told apart by Python and by the module."""

@@ -182,7 +182,7 @@ class Tensor:
 
     def sum(self) -> Tensor:
         """Sum of each row."""
-        return self.graph.add("sum", self)
+        return self.graph.add("sum", self, kind=self.kind)
 
     def falling(self, n_columns: int) -> Tensor:
         """The entries of each row, largest first."""

@@ -106,7 +106,7 @@ def lowered(fitted: CalibrationMap, *, precision: str = "double") -> Graph:
     p = made.probabilities
     if made.positive:
         p = p.at_least(float(np.finfo(np.float32).tiny))
-    out = scores.without_masked(p).output()
+    out = scores.without_masked(p.output())
     if fitted.accuracy_preserving:
         out = _keep_argmax(scores.values, out, n_classes)
     scores.usable.choose(out, math.nan)

@@ -112,7 +112,7 @@ class Isotonic(PiecewiseMap):
     def _functions(self, columns: Columns) -> list[Piecewise]:
         positives = _positives(columns)
         gaps = _gaps(columns, positives, self.shape)
-        made = [_function(*pair, self.shape) for pair in zip(positives, gaps, strict=True)]
+        made = [_function(*pair, self.shape, columns.computed) for pair in zip(positives, gaps, strict=True)]
         return [_made_strict(f) for f in made] if self.strict else made
 
 
@@ -236,7 +236,7 @@ def _pieces(block: Block) -> Iterator[Block]:
         yield block.part(slice(start, stop))
 
 
-def _function(positives: Positives, gaps: Gaps, shape: str) -> Piecewise:
+def _function(positives: Positives, gaps: Gaps, shape: str, computed: bool) -> Piecewise:
     """Pool adjacent violators on the groups "a positive and the negatives up to the next", and draw the shape."""
     from scipy.optimize import isotonic_regression
 
@@ -262,7 +262,8 @@ def _function(positives: Positives, gaps: Gaps, shape: str) -> Piecewise:
         if negatives_left:
             middle = min(gaps.score_sum[0] / gaps.weight[0], float(gaps.largest[0]))
             x, y = np.concatenate([[middle], x]), np.concatenate([[0.0], y])
-    return _through(x, y)
+    # Between points that differ by rounding alone the function would be as steep as a step.
+    return _through(lower_edges(x) if computed else x, y)
 
 
 def _through(x: Vector, y: Vector) -> Piecewise:
