@@ -18,12 +18,19 @@ def test_cells_hold_their_numbers(numbers):
     low, high = lower_edges(p), upper_edges(p)
     assert (low <= p).all()
     assert (p < high).all()
-    assert (high - low <= WIDTH * p + 1e-300).all()
+    assert (high - low <= WIDTH * p + 1e-288).all()
     assert are_edges(low).all()
     np.testing.assert_array_equal(lower_edges(low), low)
     np.testing.assert_array_equal(lower_edges(high), high)  # the next cell begins there
     order = np.argsort(p)
     assert (np.diff(low[order]) >= 0).all()
+
+
+def test_what_some_runtimes_give_for_zero_is_in_its_cell():
+    tiny = np.array([0.0, 5e-324, 2.3e-308, 1e-290])
+    np.testing.assert_array_equal(lower_edges(tiny), 0)
+    assert len(np.unique(upper_edges(tiny))) == 1
+    assert (lower_edges(np.array([1e-288])) > 0).all()
 
 
 def test_numbers_with_few_bits_are_in_the_middle():

@@ -18,20 +18,23 @@ Vector = NDArray[np.float64]
 # times what two ways to compute a probability differ by.
 DROPPED = 17
 _HALF = 1 << (DROPPED - 1)
+# All numbers below about 1e-289 are in one cell with 0: some runtimes give such a number where others give 0.
+_LEAST = int(np.float64(2.0**-960).view(np.int64)) - _HALF
 
 
 def lower_edges(p: NDArray[Any]) -> Vector:
     """The lower edges of the cells that non-negative numbers are in."""
     bits = _rounded_bits(p)
     bits -= _HALF
-    return np.asarray(np.maximum(bits, 0, out=bits).view(np.float64))
+    bits[bits < _LEAST] = 0
+    return bits.view(np.float64)
 
 
 def upper_edges(p: NDArray[Any]) -> Vector:
     """The upper edges of the cells that non-negative numbers are in, which are the lower ones of the next."""
     bits = _rounded_bits(p)
     bits += _HALF
-    return np.asarray(bits.view(np.float64))
+    return np.asarray(np.maximum(bits, _LEAST, out=bits).view(np.float64))
 
 
 def are_edges(p: Vector) -> NDArray[np.bool_]:
