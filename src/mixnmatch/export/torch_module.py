@@ -24,6 +24,8 @@ _TYPES = {"double": torch.float64, "single": torch.float32}
 # Scores that are calibrated at a time where no gradient is needed: what a map writes on the way then fits a cache of a
 # processor, or takes little of the memory of another device, whose calls cost more.
 BLOCK_ENTRIES, DEVICE_BLOCK_ENTRIES = 1 << 17, 1 << 22
+# PyTorch 2.2 does not tell; there, programs are compiled for batches that fit in a block.
+_is_compiling = getattr(torch.compiler, "is_compiling", torch.jit.is_tracing)
 # The steps of the map, beside its numbers, in the state of a module.
 _STEPS = "_extra_state"
 
@@ -154,7 +156,7 @@ class CalibrationModule(nn.Module):  # type: ignore[misc]
 
     def _in_blocks(self, rows: Any, kind: Any) -> Any:
         """Calibrate n x L scores, some of them at a time where neither gradients nor a traced program are asked for."""
-        traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+        traced = _is_compiling() or torch.jit.is_tracing()
         if traced or (rows.requires_grad and torch.is_grad_enabled()):
             return self._calibrate(rows, kind)
         size = max(1, (BLOCK_ENTRIES if rows.device.type == "cpu" else DEVICE_BLOCK_ENTRIES) // self.n_classes)
