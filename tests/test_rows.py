@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixnmatch import TemperatureScaling, engine
+from mixnmatch import TemperatureScaling, calibrator, engine
 from mixnmatch._engine import door
 from mixnmatch._engine.folds import fold_of
 from mixnmatch._engine.passes import available_threads, row_ranges, run_blocks, total
@@ -13,6 +13,18 @@ from mixnmatch._engine.prepared import Prepared
 from mixnmatch.maps.ensemble_temperature import _gram_statistic
 from mixnmatch.maps.temperature import _nll_statistic
 from tests.conftest import make_problem, softmax
+
+
+@pytest.mark.parametrize("name", ["ts", "ets", "vector", "irm", "platt", "bbq"])
+def test_labels_and_weights_need_not_be_contiguous(name):
+    logits, y = make_problem(200, 3)
+    weight = np.arange(200) % 3 + 1.0
+    table = np.stack([y, weight], axis=1)
+    expected = calibrator(name, logits=True).fit(logits, y, weight).predict_proba(logits)
+    for labels, weights in [(table[:, 0].astype(int), table[:, 1]), (np.stack([y, y], axis=1)[:, 0], weight)]:
+        found = calibrator(name, logits=True).fit(logits, labels, weights).predict_proba(logits)
+        np.testing.assert_array_equal(found, expected)
+    calibrator(name, logits=True).fit(logits[::-1], y[::-1], weight[::-1])
 
 
 def test_ranges_cover_all_rows_once():

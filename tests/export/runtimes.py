@@ -1,8 +1,16 @@
 """Ways to run an exported map, and a reader in NumPy that also tells how near scores came to the knots of a map."""
 
-import numpy as np
+from importlib.util import find_spec
 
+import numpy as np
+import pytest
+
+from mixnmatch import accuracy_preserved
 from mixnmatch.export.lowering import NUDGE, lowered
+
+RUNTIMES = ("numpy", "onnx", "torch")
+INSTALLED = [name for name in RUNTIMES if find_spec(name)]
+TOLERANCE = 1e-6
 
 BINARY = {
     "add": np.add,
@@ -26,6 +34,7 @@ UNARY = {
     "sqrt": np.sqrt,
     "floor": np.floor,
     "max": lambda a: a.max(axis=1, keepdims=True),
+    "min": lambda a: a.min(axis=1, keepdims=True),
     "sum": lambda a: a.sum(axis=1, keepdims=True),
     "falling": lambda a: -np.sort(-a, axis=1),
     "running_sum": lambda a: a.cumsum(axis=1),
@@ -45,12 +54,14 @@ class Interpreter:
     def __call__(self, scores):
         self.nearest = np.full(len(scores), np.inf)
         values = []
-        for step in self.graph.steps:
-            values.append(self._run(step, values, scores))
+        with np.errstate(over="ignore"):  # a difference of huge logits may be larger than any float
+            for step in self.graph.steps:
+                values.append(self._run(step, values, scores))
         return values[-1]
 
     def _run(self, step, values, scores):
-        literal = np.int64 if step.kind == "integer" else np.float32 if step.kind == "output" else self.real
+        real = {"integer": np.int64, "output": np.float32, "given": scores.dtype.type}
+        literal = real.get(step.kind, self.real)
         inputs = [values[item] if isinstance(item, int) else literal(item) for item in step.inputs]
         if step.operation == "less_equal":
             self._measure(step, inputs)
@@ -60,6 +71,7 @@ class Interpreter:
         return {
             "input": lambda: scores,
             "real": lambda: inputs[0].astype(self.real),
+            "largest": lambda: np.finfo(scores.dtype).max,
             "tolerance": lambda: self.real(1e-5),
             "spacing": lambda: np.float32(NUDGE * np.finfo(np.float32).eps),
             "column": lambda: inputs[0][:, step.detail : step.detail + 1],
@@ -100,3 +112,41 @@ def run_torch(fitted, scores, precision="double"):
 
     with torch.no_grad():
         return fitted.to_torch(precision=precision)(torch.from_numpy(scores)).numpy()
+
+
+def ran(runtime, fitted, scores, precision, *, vector=False):
+    """What a runtime gives for scores; ``vector`` for those of the positive class."""
+    if runtime == "numpy":
+        return Interpreter(fitted, precision)(scores)
+    if runtime == "onnx":
+        pytest.importorskip("onnx")
+        pytest.importorskip("onnxruntime")
+        from mixnmatch.export import onnx_model
+
+        return run_onnx(onnx_model(fitted, precision=precision, vector=vector), scores)
+    pytest.importorskip("torch")
+    return run_torch(fitted, scores, precision)
+
+
+def assert_same(found, fitted, scores, exempt=None):
+    """Check that what was found is what ``predict_proba`` gives, but for exempt rows, and that winners are kept."""
+    expected = fitted.predict_proba(scores)
+    assert found.dtype == expected.dtype == np.float32
+    kept = slice(None) if exempt is None else ~exempt
+    np.testing.assert_allclose(found[kept], expected[kept], rtol=0, atol=TOLERANCE)
+    if fitted.accuracy_preserving:
+        assert accuracy_preserved(scores, found)
+
+
+def extra_memory(work):
+    """Bytes that a call takes beside what there was before, at its peak; on Linux."""
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # the peak is what is used now
+    before = _kilobytes("VmRSS")
+    work()
+    return 1024 * (_kilobytes("VmHWM") - before)
+
+
+def _kilobytes(name):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(name))

@@ -2,6 +2,8 @@
 
 import copy
 import io
+import re
+import sys
 
 import numpy as np
 import pytest
@@ -9,7 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import mixnmatch as mm  # noqa: E402
+from tests.conftest import make_problem  # noqa: E402
 from tests.export.problems import NAMES, all_rows, calibration_set, fitted_map, fresh_rows  # noqa: E402
+from tests.export.runtimes import extra_memory  # noqa: E402
 
 SMOOTH = ("identity", "ts", "ets", "platt", "beta", "vector", "matrix", "sms", "ensemble-beta", "iop", "gpc")
 
@@ -67,7 +71,7 @@ def test_state_carries_the_map():
     rows = torch.from_numpy(scores)
     one, other = (mm.EnsembleTemperatureScaling().fit(scores**k / (scores**k).sum(1)[:, None], y) for k in (1, 2))
     module = one.to_torch()
-    assert set(module.state_dict()) == {"beta", "floor", "weight_0", "weight_1", "weight_2", "columns"}
+    assert set(module.state_dict()) == {"beta", "floor", "weight_0", "weight_1", "weight_2", "columns", "_extra_state"}
     assert not list(module.parameters())
     assert not torch.equal(module(rows), other.to_torch()(rows))
     module.load_state_dict(other.to_torch().state_dict())
@@ -90,10 +94,116 @@ def test_vectors_of_the_positive_class():
         np.testing.assert_allclose(found, fitted.predict_proba(positive), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(5, 4), (5,), (2, 5, 3)])
+@pytest.mark.parametrize("shape", [(5, 4), (5,), (3,), (2, 3, 5), ()])
 def test_wrong_shapes(shape):
-    with pytest.raises(ValueError, match=r"must have shape \(n, 3\)"):
+    with pytest.raises(ValueError, match=r"must have 3 classes in dimension -1.*got shape \("):
         fitted_map("ts", 3, False).to_torch()(torch.zeros(shape))
+    with pytest.raises(ValueError, match="3 classes in dimension 2"):
+        fitted_map("ts", 3, False).to_torch(dim=2)(torch.zeros(5, 3))
+
+
+@pytest.mark.parametrize("name", ["ts", "irm", "irova-ets", "sms"])
+def test_any_leading_dimensions_and_a_channel_dimension(name):
+    fitted = fitted_map(name, 3, True)
+    flat = torch.from_numpy(all_rows(3, True)[:120])
+    expected = fitted.to_torch()(flat)
+    for lead in [(120,), (12, 10), (2, 5, 12), (1, 120), (120, 1)]:
+        assert torch.equal(fitted.to_torch()(flat.reshape(*lead, 3)), expected.reshape(*lead, 3))
+    images = flat.reshape(2, 5, 12, 3).permute(0, 3, 1, 2)  # B, C, H, W
+    for given in (images, images.contiguous()):
+        for dim in (1, -3):
+            found = fitted.to_torch(dim=dim)(given)
+            assert found.shape == given.shape
+            assert torch.equal(found.permute(0, 2, 3, 1).reshape(-1, 3), expected)
+    assert fitted.to_torch(dim=0)(flat.T).equal(expected.T)
+    assert fitted.to_torch()(torch.zeros(4, 0, 3)).shape == (4, 0, 3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_blocks_change_nothing(name, monkeypatch):
+    for logits in (False, True):
+        module, rows = fitted_map(name, 3, logits).to_torch(), torch.from_numpy(all_rows(3, logits))
+        whole = module(rows)
+        monkeypatch.setattr("mixnmatch.export.torch_module.BLOCK_ENTRIES", 3 * 64)
+        torch.testing.assert_close(module(rows), whole, rtol=0, atol=1e-7)
+        monkeypatch.undo()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads peaks from /proc")
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_memory_is_bounded(precision):
+    """At most three times the input beside it, the output included; a softmax in PyTorch takes once the input."""
+    rows = torch.randn(20000, 250)
+    inputs = rows.numel() * rows.element_size()
+    scores, y = make_problem(500, 250, dtype=np.float32)
+    for name in ("ts", "ets", "irm"):
+        module = mm.calibrator(name, logits=True).fit(scores, y).to_torch(precision=precision)
+        module(rows[:1000])
+        assert extra_memory(lambda module=module: module(rows)) <= 3 * inputs
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("auto", "gpc")])
+@pytest.mark.parametrize("precision", ["double", "single"])
+def test_states_of_maps_fitted_on_other_samples(name, precision):
+    for logits in (False, True):
+        one = fitted_map(name, 3, logits)
+        scores, y = calibration_set(3, logits, n=150)
+        module = mm.calibrator(name, logits=logits).fit(scores[::-1], y[::-1]).to_torch(precision=precision)
+        network = torch.nn.Sequential(torch.nn.Identity(), module)
+        source = torch.nn.Sequential(torch.nn.Identity(), one.to_torch(precision=precision))
+        buffer = io.BytesIO()
+        torch.save(source.state_dict(), buffer)
+        buffer.seek(0)
+        network.load_state_dict(torch.load(buffer, weights_only=True))
+        rows = torch.from_numpy(all_rows(3, logits))
+        assert torch.equal(network(rows), source(rows))
+        assert {each.dtype for each in module.buffers()} <= {module._real, torch.int64}
+        assert all(value.dtype != object for value in network.state_dict().values())
+
+
+def test_states_that_do_not_fit_say_why():
+    irm = fitted_map("irm", 3, True).to_torch()
+    before = {name: value.clone() for name, value in irm.state_dict().items()}
+    others = {
+        "map 'Pooled.Isotonic', not 'TemperatureScaling'": fitted_map("ts", 3, True),
+        "n_classes 3, not 10": fitted_map("irm", 10, True),
+        "logits True, not False": fitted_map("irm", 3, False),
+    }
+    for why, other in others.items():
+        with pytest.raises(RuntimeError, match=re.escape(why)):
+            other.to_torch().load_state_dict(irm.state_dict())
+    with pytest.raises(RuntimeError, match=r"precision 'double', not 'single'"):
+        fitted_map("irm", 3, True).to_torch(precision="single").load_state_dict(irm.state_dict())
+    cut = irm.state_dict()
+    del cut["searched"]
+    module = fitted_map("irm", 3, True).to_torch()
+    with pytest.raises(RuntimeError, match="searched"):
+        module.load_state_dict(cut)
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
+def test_states_of_numbers_alone_still_load():
+    fitted = fitted_map("irm-ets", 3, True)
+    state = fitted.to_torch().state_dict()
+    del state["_extra_state"]
+    module = fitted.to_torch()
+    for each in module.buffers():
+        each.zero_()
+    module.load_state_dict(state)
+    rows = torch.from_numpy(all_rows(3, True))
+    assert torch.equal(module(rows), fitted.to_torch()(rows))
+
+
+@pytest.mark.parametrize("name, backend", [("ts", "eager"), ("irm", "aot_eager"), ("auto", "eager")])
+def test_one_compiled_graph_for_all_batch_sizes(name, backend):
+    """With room for one graph a function, and none for eager code, another graph would be an error."""
+    dynamo = pytest.importorskip("torch._dynamo")
+    limit = "recompile_limit" if hasattr(dynamo.config, "recompile_limit") else "cache_size_limit"
+    module, rows = fitted_map(name, 3, True).to_torch(), torch.from_numpy(all_rows(3, True))
+    with dynamo.config.patch({limit: 1}):
+        compiled = torch.compile(module, fullgraph=True, dynamic=True, backend=backend)
+        for n in (50, 7, 333, 2):
+            torch.testing.assert_close(compiled(rows[:n]), module(rows[:n]), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", SMOOTH)

@@ -236,8 +236,9 @@ class Rows:
     def block(self, start: int, stop: int) -> Block:
         """Rows ``start`` to ``stop``, through the chain."""
         values = self.scores.read(start, stop)
-        labels = None if self.labels is None else self.labels[start:stop]
-        weight = None if self.weight is None else self.weight[start:stop]
+        # A column of a table, or every second label, is not contiguous, and kernels need that.
+        labels = None if self.labels is None else np.ascontiguousarray(self.labels[start:stop])
+        weight = None if self.weight is None else np.ascontiguousarray(self.weight[start:stop])
         if self.scores.vector:
             values = two_columns(values, logits=self.scores.logits)
         index = range(start, stop) if self.index is None else self.index[start:stop]

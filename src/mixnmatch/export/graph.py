@@ -81,6 +81,11 @@ class Graph:
         used = {step.detail for step in self.steps if step.operation == "constant"}
         self.constants = {name: array for name, array in self.constants.items() if name in used}
 
+    @property
+    def nested(self) -> bool:
+        """Whether the map that is being lowered is part of another one."""
+        return len(self._scope) > 1
+
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
         """Put ``name`` before the names of constants."""
@@ -161,7 +166,7 @@ class Tensor:
 
     def abs(self) -> Tensor:
         """Absolute value."""
-        return self.graph.add("abs", self)
+        return self.graph.add("abs", self, kind=self.kind)
 
     def floor(self) -> Tensor:
         """The largest whole number not above, as a real number."""
@@ -171,9 +176,13 @@ class Tensor:
         """Largest entry of each row."""
         return self.graph.add("max", self, kind=self.kind)
 
+    def min(self) -> Tensor:
+        """Smallest entry of each row."""
+        return self.graph.add("min", self, kind=self.kind)
+
     def sum(self) -> Tensor:
         """Sum of each row."""
-        return self.graph.add("sum", self)
+        return self.graph.add("sum", self, kind=self.kind)
 
     def falling(self, n_columns: int) -> Tensor:
         """The entries of each row, largest first."""

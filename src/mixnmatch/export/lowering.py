@@ -6,6 +6,7 @@ it needs its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,7 +14,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from mixnmatch._engine.scores import SMALLEST_PROBABILITY
-from mixnmatch.export.graph import GIVEN, OUTPUT, Graph, Tensor, log_softmax, softmax
+from mixnmatch.export.graph import OUTPUT, Graph, Tensor, log_softmax, softmax
+from mixnmatch.export.inputs import LogitInput, ProbabilityInput
 from mixnmatch.export.rows import GivenLogits, GivenProbabilities, GraphRows, Probabilities, Softmax
 from mixnmatch.export.search import CurveTables, PiecewiseTables
 from mixnmatch.maps._context_slopes import LOWEST
@@ -100,16 +102,17 @@ def lowered(fitted: CalibrationMap, *, precision: str = "double") -> Graph:
     """The graph of a fitted map: from scores, n x L, to what ``predict_proba`` returns for them."""
     check_is_fitted(fitted, "n_classes_")
     graph = Graph(precision)
-    logits = fitted.takes_logits
-    given = graph.add("input", kind=GIVEN, detail="logits" if logits else "probabilities")
-    form = GivenLogits if logits else GivenProbabilities
-    made = lower(fitted, form(given.real(), fitted.n_classes_))
+    n_classes = fitted.n_classes_
+    scores = LogitInput(graph) if fitted.takes_logits else ProbabilityInput(graph, n_classes)
+    form = GivenLogits if fitted.takes_logits else GivenProbabilities
+    made = lower(fitted, form(scores.values.real(), n_classes))
     p = made.probabilities
     if made.positive:
         p = p.at_least(float(np.finfo(np.float32).tiny))
-    out = p.output()
+    out = scores.without_masked(p.output())
     if fitted.accuracy_preserving:
-        _keep_argmax(given, out, fitted.n_classes_)
+        out = _keep_argmax(scores.values, out, n_classes)
+    scores.usable.choose(out, math.nan)
     graph.prune()
     return graph
 
@@ -153,6 +156,10 @@ def _scaled(fitted: Any, rows: GraphRows) -> tuple[Tensor, Tensor]:
 
 @lowering(TemperatureScaling)
 def _temperature(fitted: TemperatureScaling, rows: GraphRows) -> GraphRows:
+    if rows.graph.nested and rows.graph.precision == "double":
+        # As Python computes what it hands on: a step map that follows must see the same numbers to a few bits.
+        u = rows.graph.constant("beta", fitted.beta_) * rows.log_scores(_floor(fitted, rows))
+        return Softmax(u, rows.n_classes, positive=True)
     return Softmax(_scaled(fitted, rows)[1], rows.n_classes, positive=True)
 
 
@@ -328,7 +335,8 @@ def _venn_abers(fitted: VennAbers, rows: GraphRows, way: str) -> Tensor:
     upper = np.insert(fitted.upper_, fitted.offsets_[:-1], fitted.left_upper_)
     before = fitted.offsets_[:-1] + np.arange(len(fitted.left_))
     rises = np.delete(np.diff(upper, prepend=upper[0]) != 0, before)
-    return PiecewiseTables.of(fitted).after(rises).at(scores, exact=rows.exact)
+    tables = PiecewiseTables.of(fitted) if rows.exact else PiecewiseTables.of(fitted).after(rises)
+    return tables.at(scores, exact=rows.exact)
 
 
 @lowering(PlattScaling)
@@ -390,10 +398,12 @@ def _log_odds_parts(rows: GraphRows, floor: Tensor) -> tuple[Tensor, Tensor]:
     if rows.n_classes == 2:
         return log_p, log_p.column(1).beside(log_p.column(0))
     p = rows.probabilities
-    # Next to 1 the difference 1 - p has no digits left: there it is the sum of the other entries.
+    # Next to 1 the difference 1 - p has no digits left: there it is the sum of the other entries. Not below 1/2, where
+    # several entries may be equal and must stay so.
     top = rows.graph.constant("columns", np.arange(rows.n_classes)).equals(p.argmax())
     others = top.choose(0.0, p).sum()
-    return log_p, top.choose(others, 1.0 - p).at_least(floor).log()
+    rest = (p <= 0.5).choose(1.0 - p, top.choose(others, 1.0 - p))
+    return log_p, rest.at_least(floor).log()
 
 
 def _log_odds_parts_of_logits(rows: GivenLogits) -> tuple[Tensor, Tensor]:
@@ -406,4 +416,6 @@ def _log_odds_parts_of_logits(rows: GivenLogits) -> tuple[Tensor, Tensor]:
     others = top.choose(-1e30, log_p)
     second = others.max()
     rest = top.choose(0.0, (others - second).exp()).sum().log() + second
-    return log_p, top.choose(rest, top.choose(0.5, 1.0 - p).log())
+    small = p <= 0.5
+    rest = small.choose(small.choose(1.0 - p, 0.5).log(), top.choose(rest, top.choose(0.5, 1.0 - p).log()))
+    return log_p, rest

@@ -27,7 +27,7 @@ except ModuleNotFoundError as error:
 
 # Operators of this version are in every runtime since 2020; the ones used here have changed in one place since.
 OPSET, IR_VERSION = 13, 7
-_AXES_AS_INPUT = 18  # from here on ReduceMax takes its axes as an input
+_AXES_AS_INPUT = 18  # from here on ReduceMax and ReduceMin take their axes as an input
 _PREFIX = "calibration_map/"
 _REAL_TYPES = {"double": TensorProto.DOUBLE, "single": TensorProto.FLOAT}
 SCORE_TYPES: dict[Any, np.dtype[Any]] = {
@@ -181,7 +181,10 @@ class Emitter:
         column = self.node("Reshape", scores, self.store(np.array([-1, 1])))
         positive = self.node("Cast", column, to=self._types[REAL])
         logits = self.graph.steps[0].detail == "logits"
-        first = self.node("Sub", *((positive, positive) if logits else (self._number(1.0, REAL), positive)))
+        if logits:
+            first = self.node("Expand", self._number(0.0, REAL), self.node("Shape", positive))
+        else:
+            first = self.node("Sub", self._number(1.0, REAL), positive)
         return self.node("Concat", first, positive, axis=1)
 
     def _number(self, value: float, kind: str) -> str:
@@ -195,6 +198,9 @@ class Emitter:
             return self.store(array.astype(helper.tensor_dtype_to_np_dtype(self._types[step.kind])), step.detail)
         if operation == "tolerance":
             return self._number(self._tolerance, REAL)
+        if operation == "largest":
+            largest = np.finfo(helper.tensor_dtype_to_np_dtype(self._types[GIVEN])).max
+            return self._number(float(largest), GIVEN)
         if operation == "spacing":
             return self._number(NUDGE * float(np.finfo(np.float32).eps), OUTPUT)
         inputs = self._inputs(step)
@@ -213,9 +219,15 @@ class Emitter:
         return self.node("ReduceSum", x, self.store(np.array([1])), keepdims=1)
 
     def _emit_max(self, _step: Step, x: str) -> str:
+        return self._extreme("ReduceMax", x)
+
+    def _emit_min(self, _step: Step, x: str) -> str:
+        return self._extreme("ReduceMin", x)
+
+    def _extreme(self, operator: str, x: str) -> str:
         if self.opset >= _AXES_AS_INPUT:
-            return self.node("ReduceMax", x, self.store(np.array([1])), keepdims=1)
-        return self.node("ReduceMax", x, axes=[1], keepdims=1)
+            return self.node(operator, x, self.store(np.array([1])), keepdims=1)
+        return self.node(operator, x, axes=[1], keepdims=1)
 
     def _emit_falling(self, step: Step, x: str) -> str:
         # A row is put below and taken off again: onnxruntime 1.20 dies of TopK on none.

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch.export.graph import Tensor
+from mixnmatch.maps.ties import are_edges
 
 Array = NDArray[np.float64]
 REALS = {"double": np.float64, "single": np.float32}
@@ -42,13 +43,15 @@ class PiecewiseTables:
         A search sees knots lower than they are by the rounding of a runtime, so these go up by twice that.
         """
         up = np.maximum(self.knots * (1 + 2 * _relative_rounding(self.knots, "double")), np.finfo(np.float32).tiny)
-        return replace(self, knots=np.where(which, up, self.knots))
+        return replace(self, knots=np.where(which & ~are_edges(self.knots), up, self.knots))
 
     def at(self, x: Tensor, *, exact: bool) -> Tensor:
         """Values of the functions at the entries of a tensor, n x 1 or n x K for K functions.
 
-        Knots are scores of the calibration set, so a score that meets one again must not fall to its left by the
-        rounding of another runtime's exponential: unless ``exact``, the search sees knots a little lower.
+        Scores are compared with knots as they are if ``exact``. Others were computed, and the knots are where no
+        rounding matters, but for maps that older versions have saved, whose knots are scores of the calibration set.
+        A score that meets one again must not fall to its left by the rounding of another runtime's exponential: the
+        search sees such knots a little lower.
         """
         position = self._search_cells(x, exact) if len(self.left) == 1 else self._search(x, exact)
         graph = x.graph
@@ -148,28 +151,31 @@ class Cells:
 
     roots: int
     count: int
-    rounds: int  # of a search among as many knots as a cell holds at most
-    before: NDArray[np.int64]  # knots in all cells before each one
+    rounds: int  # of a search among as many knots as a cell may hold at most
+    before: NDArray[np.int64]  # knots that are in cells before each one for certain
 
     @classmethod
     def of(cls, knots: NDArray[Any]) -> Cells:
         """The cells that leave least to be searched, and of those the fewest.
 
-        Roots are correctly rounded and the number of cells is a power of two, so a runtime finds the same cells.
+        Not all runtimes round roots correctly. So a knot next to an end of a cell may be in either of two.
         """
         choices = []
+        slack = 4 * np.finfo(knots.dtype).eps
         for roots in ROOTS:
             root = np.minimum(knots, knots.dtype.type(1))
             for _ in range(roots):
                 root = np.sqrt(root)
             count = 64
             while count <= MOST_CELLS:
-                cell = (root * knots.dtype.type(count)).astype(np.int64)
-                rounds = int(np.bincount(cell).max()).bit_length()
-                choices.append((10 * rounds + roots, count, roots, rounds, cell))  # a round costs some ten roots
+                lowest, highest = ((root * (count * (1 + sign * slack))).astype(np.int64) for sign in (-1, 1))
+                cells = np.arange(count + 1)
+                before = np.searchsorted(highest, cells)
+                rounds = int((np.searchsorted(lowest, cells, side="right") - before).max()).bit_length()
+                choices.append((10 * rounds + roots, count, roots, rounds, before))  # a round costs some ten roots
                 count *= 2
-        _, count, roots, rounds, cell = min(choices, key=lambda choice: choice[:2])
-        return cls(roots, count, rounds, np.searchsorted(cell, np.arange(count + 1)))
+        _, count, roots, rounds, before = min(choices, key=lambda choice: choice[:2])
+        return cls(roots, count, rounds, before)
 
 
 def _one(per_function: NDArray[Any]) -> NDArray[np.int64]:
@@ -178,11 +184,14 @@ def _one(per_function: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _searched(knots: Array, precision: str, exact: bool) -> Array:
-    if exact and precision == "single":
+    if exact and precision == "double":
+        return knots
+    if exact:
         # The least number of the type that is not below the knot gives the same answers to numbers of the type.
         rounded = knots.astype(np.float32)
         return np.where(rounded < knots, np.nextafter(rounded, np.float32(np.inf)), rounded).astype(np.float64)
-    return np.asarray(knots * (1 - _relative_rounding(knots, precision)))
+    lowered = knots * (1 - _relative_rounding(knots, precision))
+    return np.where(are_edges(knots), knots, lowered) if precision == "double" else np.asarray(lowered)
 
 
 def _relative_rounding(knots: Array, precision: str) -> Array:

@@ -13,6 +13,7 @@ from mixnmatch._engine.scores import MOST_BINS, is_number
 from mixnmatch.maps.columns import Columns, take, weighted_count
 from mixnmatch.maps.piecewise import PiecewiseMap
 from mixnmatch.maps.score_table import ScoreTable, goals, map_tables
+from mixnmatch.maps.ties import lower_edges
 
 Vector = NDArray[np.float64]
 
@@ -78,12 +79,14 @@ class HistogramBinning(PiecewiseMap):
         bins = int(np.ceil(np.cbrt(columns.entry_weight()))) if self.bins == "auto" else int(self.bins)
         if self.strategy == "width":
             edges = np.arange(bins + 1) / bins
+            if columns.computed:
+                edges[1:-1] = lower_edges(edges[1:-1])
             counts = columns.total(_count_statistic, edges)
             return [_steps(edges, weight, positive) for weight, positive in counts]
 
         def cut(table: ScoreTable) -> Piecewise:
             cuts = table.equal_mass(bins)
-            return _steps(table.edges(cuts), *table.within(cuts))
+            return _steps(table.edges(cuts, computed=columns.computed), *table.within(cuts))
 
         return map_tables(columns, [bins], cut)
 
@@ -166,18 +169,18 @@ class BayesianBinning(PiecewiseMap):
         def average(table: ScoreTable) -> Piecewise:
             # More bins than distinct scores only repeat the finest binning.
             counts = np.arange(min(fewest, table.n_distinct), min(most, table.n_distinct) + 1)
-            return _average(table, counts, self.prior_weight)
+            return _average(table, counts, self.prior_weight, columns.computed)
 
         return map_tables(columns, range(fewest, most + 1), average)
 
 
-def _average(table: ScoreTable, counts: NDArray[np.intp], prior_weight: float) -> Piecewise:
+def _average(table: ScoreTable, counts: NDArray[np.intp], prior_weight: float, computed: bool) -> Piecewise:
     """Average of the binnings, weighted by their marginal likelihoods, as one step function on all their edges."""
     cuts, sizes = _binnings(table, counts)
     seen = np.zeros(table.size + 1, dtype=bool)
     seen[cuts] = True
     at, place = np.flatnonzero(seen), (np.cumsum(seen) - 1)[cuts]
-    edges = table.edges(at)
+    edges = table.edges(at, computed=computed)
     log_score, value = _posterior(edges, table.below(at), place, sizes, prior_weight)
     posterior = np.exp(log_score - log_score.max())
     posterior /= posterior.sum()

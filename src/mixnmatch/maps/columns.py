@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
+from mixnmatch.maps.ties import lower_edges
 
 T = TypeVar("T")
 
@@ -51,6 +52,12 @@ def entries(block: Block, way: str) -> Entries:
     return Entries(take(block.probabilities(), way), *labels(block, way))
 
 
+def tied_entries(block: Block, way: str) -> Entries:
+    """The same with probabilities that differ by rounding alone made equal; those that users give stay as they are."""
+    found, given = entries(block, way), block.form == "probabilities" and not block.off_simplex
+    return found if given else replace(found, scores=lower_edges(found.scores))
+
+
 def log_odds_parts(block: Block, way: str, floor: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Log p and log(1 - p) of the entries, neither below the logarithm of ``floor``."""
     logits = block.form == "logits"
@@ -74,6 +81,11 @@ class Columns:
 
     source: Rows
     way: str
+
+    @property
+    def computed(self) -> bool:
+        """Whether probabilities are computed, so that they can differ by rounding; see :mod:`mixnmatch.maps.ties`."""
+        return self.source.scores.logits or self.source.scores.off_simplex or bool(self.source.chain)
 
     @property
     def n_problems(self) -> int:
@@ -101,14 +113,17 @@ class Columns:
         return self.source.map_blocks(statistic, self.way, *args, block_bytes=block_bytes)
 
     def gathered(
-        self, problems: slice = slice(None)
+        self, problems: slice = slice(None), *, tied: bool = False
     ) -> list[tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.float64] | None]]:
-        """All entries of each problem, or of some, in memory: scores, labels and weights if any, in order of rows."""
+        """All entries of each problem, or of some, in memory: scores, labels and weights if any, in order of rows.
+
+        With ``tied``, scores that differ by rounding alone are made equal.
+        """
         wanted = len(range(self.n_problems)[problems])
         shape = wanted, self.source.n_entries if self.way == "pooled" else self.source.n_rows
         scores, positive, weight = None, np.empty(shape, dtype=bool), []
         start = stop = 0
-        for part in self.map_blocks(entries):
+        for part in self.map_blocks(tied_entries if tied else entries):
             if scores is None:
                 scores = np.empty(shape, part.scores.dtype)
             start, stop = stop, stop + len(part.scores)

@@ -104,17 +104,19 @@ class FittedMethods:
 
         write_onnx(self, path, classifier=classifier, output=output, precision=precision, vector=vector)
 
-    def to_torch(self: Any, *, precision: str = "double") -> Any:
+    def to_torch(self: Any, *, precision: str = "double", dim: int = -1) -> Any:
         """The fitted map as a PyTorch module, :class:`mixnmatch.export.CalibrationModule` (extra ``torch``).
 
         Parameters
         ----------
         precision : {"double", "single"}
             Precision inside, as for :meth:`to_onnx`; the output has the type of the input.
+        dim : int
+            Dimension of the classes in the scores that the module will get, the last one by default.
         """
         from mixnmatch.export.torch_module import CalibrationModule
 
-        return CalibrationModule(self, precision=precision)
+        return CalibrationModule(self, precision=precision, dim=dim)
 
     def inverse(self: Any, p: Any) -> Any:
         """The raw score at which the calibrated probability of the positive class is p, for maps of two classes.

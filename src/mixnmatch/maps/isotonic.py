@@ -15,6 +15,7 @@ from mixnmatch._engine.kernels.lookup import Knots, Piecewise
 from mixnmatch._engine.passes import row_ranges
 from mixnmatch.maps.columns import Columns, take, weighted_count
 from mixnmatch.maps.piecewise import PiecewiseMap
+from mixnmatch.maps.ties import lower_edges
 
 Vector = NDArray[np.float64]
 SHAPES = ("step", "linear", "centred")
@@ -56,6 +57,10 @@ class Isotonic(PiecewiseMap):
     scores) determine g, and the pool-adjacent-violators algorithm runs on at most as many groups as there are
     positives. Negatives tied with a positive count with it. For n rows and L classes that takes memory for n numbers
     instead of n L pairs.
+
+    Given probabilities are told apart to the last bit. Those computed from logits, by a map before this one or by
+    renormalising are ties if they differ by less than about 2e-11 of their size, because rounding differs between
+    runtimes. A step is then that much below the score that makes it.
 
     References
     ----------
@@ -107,7 +112,7 @@ class Isotonic(PiecewiseMap):
     def _functions(self, columns: Columns) -> list[Piecewise]:
         positives = _positives(columns)
         gaps = _gaps(columns, positives, self.shape)
-        made = [_function(*pair, self.shape) for pair in zip(positives, gaps, strict=True)]
+        made = [_function(*pair, self.shape, columns.computed) for pair in zip(positives, gaps, strict=True)]
         return [_made_strict(f) for f in made] if self.strict else made
 
 
@@ -149,6 +154,8 @@ def _positives(columns: Columns) -> list[Positives]:
     size = SORT_BYTES if columns.source.chain else CACHE_BYTES
     parts = columns.map_blocks(_block_positives, block_bytes=size)
     scores, problem, weight = (_joined(column) for column in zip(*parts, strict=True))
+    # A positive is at or above the knot that it makes, in whatever way its probability is computed.
+    scores = lower_edges(scores) if columns.computed else scores
     if columns.n_problems == 1:
         return [_distinct(scores, weight)]
     order = np.argsort(problem, kind="stable")
@@ -229,7 +236,7 @@ def _pieces(block: Block) -> Iterator[Block]:
         yield block.part(slice(start, stop))
 
 
-def _function(positives: Positives, gaps: Gaps, shape: str) -> Piecewise:
+def _function(positives: Positives, gaps: Gaps, shape: str, computed: bool) -> Piecewise:
     """Pool adjacent violators on the groups "a positive and the negatives up to the next", and draw the shape."""
     from scipy.optimize import isotonic_regression
 
@@ -255,7 +262,8 @@ def _function(positives: Positives, gaps: Gaps, shape: str) -> Piecewise:
         if negatives_left:
             middle = min(gaps.score_sum[0] / gaps.weight[0], float(gaps.largest[0]))
             x, y = np.concatenate([[middle], x]), np.concatenate([[0.0], y])
-    return _through(x, y)
+    # Between points that differ by rounding alone the function would be as steep as a step.
+    return _through(lower_edges(x) if computed else x, y)
 
 
 def _through(x: Vector, y: Vector) -> Piecewise:

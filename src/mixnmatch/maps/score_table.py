@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import run_blocks
-from mixnmatch.maps.columns import Columns, entries, weighted_count
+from mixnmatch.maps.columns import Columns, tied_entries, weighted_count
+from mixnmatch.maps.ties import upper_edges
 
 T = TypeVar("T")
 Vector = NDArray[np.float64]
@@ -50,9 +51,13 @@ class ScoreTable(ABC):
         inner = self.reach(goals(self.total, np.arange(1, bins), bins))
         return np.unique(np.concatenate([[0], inner, [self.size]]))
 
-    def edges(self, cuts: NDArray[np.intp]) -> Vector:
-        """Edges of the bins: half-way between the scores on the two sides of a cut; 0 and 1 at the ends."""
-        return np.concatenate([[0.0], self.middle(cuts[1:-1]), [1.0]])
+    def edges(self, cuts: NDArray[np.intp], *, computed: bool) -> Vector:
+        """Edges of the bins: half-way between the scores on the two sides of a cut; 0 and 1 at the ends.
+
+        Those of computed scores are between cells of ties: above the cell of the lower score, not above the other's.
+        """
+        middle = self.middle(cuts[1:-1])
+        return np.concatenate([[0.0], upper_edges(middle) if computed else middle, [1.0]])
 
     def within(self, cuts: NDArray[np.intp]) -> tuple[Vector, Vector]:
         """Weight of all and of the positive entries between cuts."""
@@ -173,7 +178,7 @@ def map_tables(columns: Columns, bin_counts: Sequence[int], work: Callable[[Scor
     at_a_time = _sorted_together(columns)
     if at_a_time:
         parts = [slice(k, k + at_a_time) for k in range(0, columns.n_problems, at_a_time)]
-        return [one for part in parts for one in _map_sorted(columns.gathered(part), work)]
+        return [one for part in parts for one in _map_sorted(columns.gathered(part, tied=True), work)]
     total = columns.entry_weight()
     wanted = np.unique(np.concatenate([goals(total, np.arange(1, bins), bins) for bins in bin_counts]))
     distinct = columns.total(_distinct, max(bin_counts)).scores
@@ -207,7 +212,7 @@ def _table(ends: Vector, groups: Vector, distinct: Vector) -> GroupedScores:
 
 
 def _distinct(block: Block, way: str, most: int) -> Lowest:
-    scores = entries(block, way).scores
+    scores = tied_entries(block, way).scores
     return Lowest(most, [np.unique(column)[:most].astype(np.float64) for column in scores.T])
 
 
@@ -259,7 +264,7 @@ def _cells_of_goals(running: Vector, row: NDArray[np.intp], goals: Vector) -> tu
 
 def _cell_weights(block: Block, way: str, ranges: tuple[NDArray[np.int64], ...], left: int, bits: int) -> Any:
     """Weight in the 2^bits cells of each range; a range is all scores with the same bits but the last ``left``."""
-    part = entries(block, way)
+    part = tied_entries(block, way)
     found = []
     for column, own in zip(part.scores.T, ranges, strict=True):
         key = np.abs(column.astype(np.float64)).view(np.int64)
@@ -274,7 +279,7 @@ def _cell_weights(block: Block, way: str, ranges: tuple[NDArray[np.int64], ...],
 
 def _groups(block: Block, way: str, ends: list[Vector]) -> list[Vector]:
     """Weight, weight of positives and lowest score of the entries up to each end, and beyond the last."""
-    part = entries(block, way)
+    part = tied_entries(block, way)
     found = []
     for column, positive, own in zip(part.scores.T, part.positive.T, ends, strict=True):
         group, size = np.searchsorted(own, column, side="left"), len(own) + 1

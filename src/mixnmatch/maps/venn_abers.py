@@ -17,6 +17,7 @@ from mixnmatch.maps.columns import Columns, take, weighted_count
 from mixnmatch.maps.parameters import check_is_fitted
 from mixnmatch.maps.piecewise import PiecewiseMap, join_functions
 from mixnmatch.maps.score_table import SORTED_ENTRIES
+from mixnmatch.maps.ties import upper_edges
 
 Vector = NDArray[np.float64]
 
@@ -145,12 +146,12 @@ class Steps:
     upper: Vector
 
     @classmethod
-    def of(cls, scores: Vector, weight: Vector, positive: Vector) -> Steps:
-        """The functions of distinct scores in order, with their weights and those of the positives."""
+    def of(cls, scores: Vector, ends: Vector, weight: Vector, positive: Vector) -> Steps:
+        """The functions of distinct scores in order, with where each ends, its weight and that of its positives."""
         rises, p0 = _with_a_negative(weight, positive)
         # Seen from the other end, a positive is a negative; its groups end where they began.
         falls, flipped = _with_a_negative(weight[::-1], (weight - positive)[::-1])
-        after = np.nextafter(scores[::-1][falls][::-1], 2.0)
+        after = ends[::-1][falls][::-1]
         p1 = np.append(1 - flipped[::-1], 1.0)
         at = scores[rises]
         knots = np.union1d(at, after[after <= 1.0])
@@ -187,11 +188,12 @@ def _all_steps(columns: Columns) -> Iterator[Steps]:
     """The steps of each problem; entries of as many problems as memory allows are gathered at a time."""
     at_a_time = max(1, SORTED_ENTRIES * columns.n_problems // max(columns.source.n_entries, 1))
     for first in range(0, columns.n_problems, at_a_time):
-        for scores, positive, weight in columns.gathered(slice(first, first + at_a_time)):
+        for scores, positive, weight in columns.gathered(slice(first, first + at_a_time), tied=True):
             own = np.ones(len(scores)) if weight is None else weight
             distinct, group = np.unique(np.clip(np.abs(scores), 0, 1).astype(np.float64), return_inverse=True)
             sums = [weighted_count(group, part, len(distinct)) for part in (own, own * positive)]
-            yield Steps.of(distinct, *sums)
+            after = upper_edges(distinct) if columns.computed else np.nextafter(distinct, 2.0)
+            yield Steps.of(distinct, after, *sums)
 
 
 def _with_a_negative(weight: Vector, positive: Vector) -> tuple[NDArray[np.intp], Vector]:
