@@ -14,6 +14,7 @@ from mixnmatch.evaluation._means import check_confidence
 from mixnmatch.evaluation._problem import Problem
 from mixnmatch.evaluation.adaptive import MULTIPLES, residual_curve
 from mixnmatch.evaluation.decomposition import Isotonic, outcome_means, pool
+from mixnmatch.evaluation.estimators import ResidualKernel
 from mixnmatch.evaluation.histogram import BinSums, bin_sums
 from mixnmatch.evaluation.kde import Smoother, choose_bandwidth, fit_grid, rule_of_thumb
 from mixnmatch.evaluation.notion import Outcomes
@@ -107,7 +108,7 @@ def kernel_points(grid: Grid, inflation: float, band: Band, bandwidth: float | s
             reach = reach * _critical(curves, reach, _inside(sample), band)
         low, high = x - reach, x + reach
     inside = _inside(sample)
-    error = float(np.abs(curve) @ sample.count / sample.count.sum())
+    error = float(ResidualKernel(bandwidth, kernel).on_grid(grid))
     value, low, high = (np.clip(part[inside], 0.0, 1.0) for part in (x + curve, low, high))
     share = np.maximum(sample.count[inside], 0.0) / sample.count.sum()
     return Points(x[inside], value, low, high, share, error, bandwidth=float(used))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.scores import is_number
 from mixnmatch.evaluation._binning import Floats
 from mixnmatch.evaluation.kde import SUPPORT, _profile
+from mixnmatch.evaluation.series import mean_of_power
 
 PAIRS_A_CHUNK: Final = 2_000_000
 # Dirichlet kernels are tried at these widths, and probabilities are read as at least so much.
@@ -154,7 +156,7 @@ def product_kernel_error(
     kernel : "triweight", "gaussian" or "epanechnikov"
         Factor of the product, mirrored at 0 and 1.
     residual : bool
-        Smooth y - z instead of y.
+        Smooth y - z instead of y, and correct for noise.
 
     Notes
     -----
@@ -163,30 +165,96 @@ def product_kernel_error(
 
     The integral is the mean over the sample: the simplex has no volume in the L dimensions of the product kernel, and
     the sample is as good a set of nodes as any.
+
+    With ``residual``, :math:`\hat r(z) = \sum_i k_i (y_i - z_i)`, where the :math:`k_i` are the kernel weights divided
+    by their sum, has for each class the noise :math:`v = \sum_i k_i^2 (y_i - z_i)^2`. The share of signal is
+    :math:`\rho = (1 - \sum v / \sum \hat r^2)_+`, with sums over samples and classes. Read as a prior variance of the
+    residuals it makes them normal with mean :math:`\rho \hat r` and variance :math:`\rho v` a posteriori; the value is
+    the mean of the d-th power of that. For d = 2 this is :math:`(\sum \hat r^2 - \sum v)_+ / n`, which has no bias.
     """
-    n_classes = p.shape[1]
-    if n_classes > MOST_CLASSES:
-        msg = (
-            f"product kernels are for at most {MOST_CLASSES} classes, got {n_classes}; "
-            'use estimator="dirichlet" for the canonical notion, or the notion "top-label" or "class-wise"'
-        )
+    if norm not in (1, 2):
+        msg = f"norm must be 1 or 2 for the canonical calibration error, got {norm!r}"
         raise ValueError(msg)
-    values = p.astype(np.float64)
-    own = np.ones(len(values)) if weight is None else weight
-    widths = _product_widths(values, own, bandwidth)
-    target = -values if residual else np.zeros_like(values)
-    target[np.arange(len(values)), labels] += 1.0
-    total = 0.0
-    for rows in _chunks(len(values)):
-        product: Any = 1.0
-        for column, width in enumerate(widths):
-            product = product * _mirrored(values[rows, column], values[:, column], width, kernel)
-        mass = product @ own
-        curve = product @ (target * own[:, None])
-        if residual:
-            curve = curve + mass[:, None] * values[rows]
-        total += float(own[rows] @ _powers(curve, mass, values[rows], norm))
-    return total / float(own.sum())
+    smoother = ProductKernel(p, weight, bandwidth=bandwidth, kernel=kernel)
+    if residual:
+        return float(smoother.residuals(labels[None]).errors(norm)[0])
+    hits = np.zeros(p.shape)
+    hits[np.arange(len(p)), labels] = 1.0
+    return smoother.mean((np.abs(smoother.smooth(hits)[0] - smoother.p) ** norm).sum(axis=1))
+
+
+@dataclass(frozen=True)
+class SmoothedResiduals:
+    """Smoothed residuals of B sets of labels and their noise, (B, n, L), with the share of each sample."""
+
+    curve: Floats
+    noise: Floats
+    share: Floats
+
+    @property
+    def signal(self) -> Floats:
+        """Share of the residuals that is not noise, for each set of labels."""
+        power, expected = (np.einsum("bnl,n->b", part, self.share) for part in (self.curve**2, self.noise))
+        return np.asarray(np.maximum(1.0 - expected / np.maximum(power, 1e-300), 0.0))
+
+    def errors(self, norm: int) -> Floats:
+        """Noise-corrected errors."""
+        signal = self.signal[:, None, None]
+        power = mean_of_power(signal * self.curve, signal * self.noise, norm)
+        return np.asarray(np.einsum("bnl,n->b", power, self.share))
+
+
+class ProductKernel:
+    """Smoothing over the simplex by products of kernels, one factor a class."""
+
+    def __init__(
+        self, p: NDArray[Any], weight: Floats | None = None, *, bandwidth: float | str = "paper", kernel: str
+    ) -> None:
+        if p.shape[1] > MOST_CLASSES:
+            msg = (
+                f"product kernels are for at most {MOST_CLASSES} classes, got {p.shape[1]}; "
+                'use estimator="dirichlet" for the canonical notion, or the notion "top-label" or "class-wise"'
+            )
+            raise ValueError(msg)
+        self.p = p.astype(np.float64)
+        self._weight = np.ones(len(p)) if weight is None else weight
+        self._widths = _product_widths(self.p, self._weight, bandwidth)
+        self._kernel = kernel
+
+    def mean(self, values: Floats) -> float:
+        """Weighted mean over the samples."""
+        return float(self._weight @ values / self._weight.sum())
+
+    def smooth(self, targets: Floats, *, squares: bool = False) -> tuple[Floats, Floats]:
+        """Kernel means of targets (n, M) at each sample, and with ``squares`` the noise of independent targets.
+
+        A sample without neighbours has no mean: it is that of the probabilities for as many columns as there are
+        classes, 0 otherwise.
+        """
+        own = self._weight[:, None]
+        mean, noise = np.empty(targets.shape), np.empty(targets.shape if squares else (0, 0))
+        for rows in _chunks(len(self.p)):
+            product: Any = 1.0
+            for column, width in enumerate(self._widths):
+                product = product * _mirrored(self.p[rows, column], self.p[:, column], width, self._kernel)
+            mass = (product @ self._weight)[:, None]
+            near = mass > 1e-12
+            mass = np.where(near, mass, 1.0)
+            otherwise = 0.0 if squares else self.p[rows]
+            mean[rows] = np.where(near, (product @ (targets * own)) / mass, otherwise)
+            if squares:
+                noise[rows] = (product**2 @ (targets**2 * own)) / mass**2
+        return mean, noise
+
+    def residuals(self, labels: NDArray[np.intp]) -> SmoothedResiduals:
+        """Smoothed residuals of B sets of labels, (B, n), in one pass over pairs of samples."""
+        n, n_classes = self.p.shape
+        targets = np.repeat(-self.p[:, None, :], len(labels), axis=1)
+        targets[np.arange(n), np.arange(len(labels))[:, None], labels] += 1.0
+        mean, noise = self.smooth(targets.reshape(n, -1), squares=True)
+        shape = (n, len(labels), n_classes)
+        ordered = [np.moveaxis(part.reshape(shape), 1, 0) for part in (mean, noise)]
+        return SmoothedResiduals(ordered[0], ordered[1], self._weight / self._weight.sum())
 
 
 def _product_widths(p: Floats, weight: Floats, bandwidth: float | str) -> Floats:
