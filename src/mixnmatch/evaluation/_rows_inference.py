@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.scores import Scores
 from mixnmatch.evaluation import inference, notion
 from mixnmatch.evaluation._binning import Floats, Grid, locate
+from mixnmatch.evaluation._bounded import clopper_pearson
 from mixnmatch.evaluation.dirichlet import ProductKernel, choose_width
 from mixnmatch.evaluation.estimators import Dirichlet, ResidualKernel, Smooth
 from mixnmatch.evaluation.inference import TAIL, mean_differences, rank_p_value
@@ -105,28 +106,47 @@ def canonical_inference(
 
     Notes
     -----
-    The p-value is the rank of the estimate among those of labels drawn from the probabilities. For the interval labels
-    are drawn from the noise-corrected curve :math:`z + \rho \hat r(z)`, whose error T is known: the quantiles of the
-    estimates of such labels less T are subtracted from the estimate.
+    The statistic is the excess Q of the squared smoothed residuals over their noise V, an estimate of the squared error
+    S without bias. The p-value is its rank among those of labels drawn from the probabilities, which also give its
+    variance :math:`\sigma^2` if S = 0. The variance grows with S: noise that is spread evenly over its degrees of
+    freedom, :math:`2 V^2 / \sigma^2` of them, makes it :math:`\sigma^2 (1 + 2 S / V)`. The possible S are those
+    with :math:`(Q - S)^2 \le q^2 \sigma^2 (1 + 2 S / V)`, with q the normal quantile. For d = 2 they are the interval.
+    For d = 1 the lower end is the estimate with the smallest of them, the upper end the largest error that the largest
+    of them allows, :math:`\sqrt{L S}`. It is at least what Clopper and Pearson's intervals of the class frequencies
+    allow.
     """
     found = smoother.residuals(labels[None])
-    value, p = float(found.errors(norm)[0]), smoother.p
-    curve = found.signal[0] * found.curve[0]
-    model = np.clip(p + curve, 0.0, None)
-    model /= model.sum(axis=1, keepdims=True)
-    known = smoother.mean((np.abs(model - p) ** norm).sum(axis=1))
-    drawn = []
-    for probability in (p, model):
-        cumulative = np.cumsum(probability, axis=1)
-        parts = []
-        for start in range(0, resamples, LABELS_A_CHUNK):
-            some = [draw_labels(cumulative, rng) for _ in range(start, min(start + LABELS_A_CHUNK, resamples))]
-            parts.append(smoother.residuals(np.array(some)).errors(norm))
-        drawn.append(np.concatenate(parts))
-    tail = 0.5 * (1 - confidence)
-    low, high = np.quantile(drawn[1], [tail, 1 - tail]) - known
-    ends = max(value - float(high), 0.0), max(value - float(low), 0.0)
-    return ends, inference.rank_p_value(value, drawn[0])
+    excess, noise = float(found.excess[0]), max(float(found.noise_power[0]), 1e-300)
+    cumulative = np.cumsum(smoother.p, axis=1)
+    parts = []
+    for start in range(0, resamples, LABELS_A_CHUNK):
+        some = [draw_labels(cumulative, rng) for _ in range(start, min(start + LABELS_A_CHUNK, resamples))]
+        parts.append(smoother.residuals(np.array(some)).excess)
+    drawn = np.concatenate(parts)
+    scale = inference.normal_quantile(0.5 + 0.5 * confidence) ** 2 * float(np.mean(drawn**2))
+    middle = excess + scale / noise
+    reach = np.sqrt(max(middle**2 - excess**2 + scale, 0.0))
+    smallest, largest = max(middle - reach, 0.0), max(middle + reach, 0.0)
+    n_classes = smoother.p.shape[1]
+    if norm == 1:
+        smallest = float(found.errors(1, np.array([smallest]))[0])
+        largest = min(float(np.sqrt(n_classes * largest)), 2.0)
+    ends = smallest, max(largest, _least_upper_end(smoother, labels, norm, confidence))
+    return ends, rank_p_value(excess, drawn)
+
+
+def _least_upper_end(smoother: ProductKernel, labels: NDArray[np.intp], norm: int, confidence: float) -> float:
+    """Smallest canonical error of a model that misses the frequency of a class by as much as the data allow."""
+    n_classes = smoother.p.shape[1]
+    weight = smoother.weight
+    size = float(weight.sum() ** 2 / (weight @ weight))
+    most = 0.0
+    for k in range(n_classes):
+        rate, expected = smoother.mean((labels == k).astype(np.float64)), smoother.mean(smoother.p[:, k])
+        low, high = clopper_pearson(min(max(rate, 0.0), 1.0), size, confidence)
+        most = max(most, high - expected, expected - low)
+    # Residuals sum to 0 over the classes: what one class has too little, the others have too much.
+    return 2 * most if norm == 1 else most**2 * n_classes / (n_classes - 1)
 
 
 def class_wise_test(

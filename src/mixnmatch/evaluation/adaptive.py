@@ -13,7 +13,8 @@ import numpy as np
 
 from mixnmatch.evaluation import _logistic
 from mixnmatch.evaluation._binning import Floats, Grid
-from mixnmatch.evaluation.kde import Smoother, fit_grid, rule_of_thumb, spectrum
+from mixnmatch.evaluation._local import LocalSmoother
+from mixnmatch.evaluation.kde import fit_grid, rule_of_thumb
 
 # Bandwidths that are tried, as multiples of the rule of thumb, and the price of variance in choosing one.
 MULTIPLES: Final = (0.35, 0.7, 1.0, 1.4)
@@ -50,6 +51,7 @@ def residual_curve(grid: Grid, *, kernel: str = "triweight") -> ResidualCurve:
        :math:`(b - 1)^2 / 2` on the log-likelihood [1]_. It keeps the mean of y.
     2. What it leaves, :math:`e = y - \pi_0(z)`, is smoothed by :math:`l(z) = \sum_i K(z - z_i)\, e_i / q(z_i)` with
        :math:`q(z) = \sum_i K(z - z_i)`. The sum of l over the sample is the sum of e: the mean is kept again [2]_.
+       Where samples are few the kernel is wider, see :class:`~mixnmatch.evaluation._local.LocalSmoother`.
     3. The bandwidth is, of the multiples 0.35, 0.7, 1 and 1.4 of the rule of thumb, the one with the largest
        :math:`\sum l^2 - 3 \sum \mathrm{Var}\, l` (an estimate of risk).
     4. :math:`\pi = \pi_0 + \lambda^2 l` with :math:`\lambda^2 = (1 - 0.5 \sum \mathrm{Var}\,l / \sum l^2)_+`, projected
@@ -76,15 +78,13 @@ def _kernel_part(grid: Grid, start: Floats, rule: Floats, kernel: str) -> tuple[
     probability = start + grid.nodes
     left = grid.residual - grid.count * start
     variance = grid.outcome * (1 - 2 * probability) + probability**2 * grid.count
-    total, counts = grid.total, spectrum(grid.count)
+    total = grid.total
     best = np.full(total.shape, -np.inf)
     rest, chosen = np.zeros_like(left), np.zeros(total.shape)
     for multiple in MULTIPLES:
-        smoother = Smoother(multiple * rule, grid.count.shape[-1], kernel)
-        # The transform leaves rounding errors, also below zero, where there are no data.
-        support = np.maximum(smoother.value(grid.count, transformed=counts), 1e-9 * total)
-        spread = smoother.variance(grid.count, transformed=counts) / support**2
-        part = smoother.value(left / support)
+        smoother = LocalSmoother(multiple * rule, grid, kernel)
+        spread = smoother.squares / smoother.support**2
+        part = smoother.spread_out(left)
         power = _sum(grid.count * part**2)
         noise = _sum(variance * spread)  # the sum over the sample of the variance of the part
         score = power - VARIANCE_PRICE * noise

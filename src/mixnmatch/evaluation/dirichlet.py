@@ -38,12 +38,12 @@ class _DirichletKernel:
         inside = inside / inside.sum(axis=1, keepdims=True)
         n_classes = p.shape[1]
         self._logarithm = np.log(inside)
-        self._weights = inside / width
-        self._constant = gammaln(1 / width + n_classes) - gammaln(self._weights + 1).sum(axis=1)
+        self.weights = inside / width
+        self._constant = gammaln(1 / width + n_classes) - gammaln(self.weights + 1).sum(axis=1)
 
     def rows(self, rows: slice) -> Floats:
         """Logarithms of the kernel at some rows, from all rows."""
-        return np.asarray(self._logarithm[rows] @ self._weights.T + self._constant)
+        return np.asarray(self._logarithm[rows] @ self.weights.T + self._constant)
 
 
 def choose_width(p: Floats, weight: Floats | None = None) -> float:
@@ -191,17 +191,24 @@ class SmoothedResiduals:
     noise: Floats
     share: Floats
 
-    @property
-    def signal(self) -> Floats:
-        """Share of the residuals that is not noise, for each set of labels."""
-        power, expected = (np.einsum("bnl,n->b", part, self.share) for part in (self.curve**2, self.noise))
-        return np.asarray(np.maximum(1.0 - expected / np.maximum(power, 1e-300), 0.0))
+    def _sums(self, parts: Floats) -> Floats:
+        return np.asarray(np.einsum("bnl,n->b", parts, self.share))
 
-    def errors(self, norm: int) -> Floats:
-        """Noise-corrected errors."""
-        signal = self.signal[:, None, None]
-        power = mean_of_power(signal * self.curve, signal * self.noise, norm)
-        return np.asarray(np.einsum("bnl,n->b", power, self.share))
+    @property
+    def noise_power(self) -> Floats:
+        """Expected sum over classes of the squared noise, for each set of labels."""
+        return self._sums(self.noise)
+
+    @property
+    def excess(self) -> Floats:
+        """Sum over classes of the squared residuals less that of the noise, which may be negative."""
+        return self._sums(self.curve**2) - self.noise_power
+
+    def errors(self, norm: int, power: Floats | None = None) -> Floats:
+        """Noise-corrected errors; ``power`` replaces the estimate of the squared residuals, for each set of labels."""
+        power = np.maximum(self.excess if power is None else power, 0.0)
+        signal = (power / np.maximum(power + self.noise_power, 1e-300))[:, None, None]
+        return self._sums(mean_of_power(signal * self.curve, signal * self.noise, norm))
 
 
 class ProductKernel:
@@ -217,13 +224,13 @@ class ProductKernel:
             )
             raise ValueError(msg)
         self.p = p.astype(np.float64)
-        self._weight = np.ones(len(p)) if weight is None else weight
-        self._widths = _product_widths(self.p, self._weight, bandwidth)
+        self.weight = np.ones(len(p)) if weight is None else weight
+        self._widths = _product_widths(self.p, self.weight, bandwidth)
         self._kernel = kernel
 
     def mean(self, values: Floats) -> float:
         """Weighted mean over the samples."""
-        return float(self._weight @ values / self._weight.sum())
+        return float(self.weight @ values / self.weight.sum())
 
     def smooth(self, targets: Floats, *, squares: bool = False) -> tuple[Floats, Floats]:
         """Kernel means of targets (n, M) at each sample, and with ``squares`` the noise of independent targets.
@@ -231,13 +238,13 @@ class ProductKernel:
         A sample without neighbours has no mean: it is that of the probabilities for as many columns as there are
         classes, 0 otherwise.
         """
-        own = self._weight[:, None]
+        own = self.weight[:, None]
         mean, noise = np.empty(targets.shape), np.empty(targets.shape if squares else (0, 0))
         for rows in _chunks(len(self.p)):
             product: Any = 1.0
             for column, width in enumerate(self._widths):
                 product = product * _mirrored(self.p[rows, column], self.p[:, column], width, self._kernel)
-            mass = (product @ self._weight)[:, None]
+            mass = (product @ self.weight)[:, None]
             near = mass > 1e-12
             mass = np.where(near, mass, 1.0)
             otherwise = 0.0 if squares else self.p[rows]
@@ -254,7 +261,7 @@ class ProductKernel:
         mean, noise = self.smooth(targets.reshape(n, -1), squares=True)
         shape = (n, len(labels), n_classes)
         ordered = [np.moveaxis(part.reshape(shape), 1, 0) for part in (mean, noise)]
-        return SmoothedResiduals(ordered[0], ordered[1], self._weight / self._weight.sum())
+        return SmoothedResiduals(ordered[0], ordered[1], self.weight / self.weight.sum())
 
 
 def _product_widths(p: Floats, weight: Floats, bandwidth: float | str) -> Floats:
