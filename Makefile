@@ -4,21 +4,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 TORCH := torch==2.13.0
+DIST := .venv-dist
 # Tests run in parallel on as many cores as there are.
 JOBS ?= auto
 
-.PHONY: demo test fuzz audit check lowest docs parity bench bench-quick bench-ratios clean
+.PHONY: demo test fuzz audit check lowest docs dist release-check parity bench bench-quick bench-tabular bench-ratios clean
 
 $(VENV)/core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --editable ".[fast,plot]"
+	$(PIP) install --editable ".[plot]"
 	touch $@
 
 # Everything that `make test`, `make check` and `make docs` use. Torch is pinned to a release whose CPU build suffices. A
 # browser cannot be had from a Python package: it is installed where that is possible, and its tests say so where not.
 $(VENV)/all: pyproject.toml $(VENV)/core
 	$(PIP) install $(TORCH)
-	$(PIP) install --editable ".[fast,plot,parquet,test,dev,docs]"
+	$(PIP) install --editable ".[plot,parquet,test,dev,docs]"
 	command -v chromium >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
 	  && apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium >/dev/null; } \
 	  || echo "no chromium here: the browser tests of the report will be skipped"
@@ -46,9 +47,23 @@ check: $(VENV)/all  ## style, types, and which layer may import which
 docs: $(VENV)/all  ## the documentation site, warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going docs site
 
+$(DIST)/tools:
+	$(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/python -m pip --disable-pip-version-check --quiet install build twine
+	touch $@
+
+dist: $(DIST)/tools  ## sdist and wheel, checked and tried in empty environments
+	rm -rf dist
+	$(DIST)/bin/python -m build --outdir dist .
+	$(DIST)/bin/twine check --strict dist/*
+	$(DIST)/bin/python release/check_dist.py dist
+
+release-check:  ## what must be true before a version is tagged
+	$(PYTHON) release/check_release.py
+
 lowest:  ## all tests with the lowest versions that pyproject.toml admits
 	$(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/python -m pip --quiet install --constraint constraints-lowest.txt --editable ".[fast,plot,parquet,test]"
+	.venv-lowest/bin/python -m pip --quiet install --constraint constraints-lowest.txt --editable ".[plot,parquet,test]"
 	.venv-lowest/bin/python -m pytest
 
 parity:  ## what other packages say of the same data, into parity/values.json
@@ -59,12 +74,17 @@ parity:  ## what other packages say of the same data, into parity/values.json
 
 PEERS := .venv-peers
 BENCH := PYTHONPATH=benchmarks $(PEERS)/bin/python -m peers
+TABULAR := PYTHONPATH=benchmarks $(PEERS)/bin/python -m tabular
 
 $(PEERS)/peers.json: benchmarks/peers/environment.py
 	$(PYTHON) benchmarks/peers/environment.py $(PEERS)
 
-bench: $(PEERS)/peers.json  ## speed, memory and quality beside the peers, and the page; BENCH_FLAGS choose a part
+bench: $(PEERS)/peers.json  ## speed, memory and quality beside the peers, and the pages; BENCH_FLAGS choose a part
 	$(BENCH) $(BENCH_FLAGS)
+	$(if $(BENCH_FLAGS),,$(TABULAR))
+
+bench-tabular: $(PEERS)/peers.json  ## small tabular problems beside the peers, and the page; TABULAR_FLAGS choose a part
+	$(TABULAR) $(TABULAR_FLAGS)
 
 bench-quick: $(PEERS)/peers.json  ## the same in about ten minutes, into out/bench
 	$(BENCH) --quick $(BENCH_FLAGS)
@@ -74,4 +94,4 @@ bench-ratios: $(PEERS)/peers.json  ## the ratios on docs/results/speed.md
 	$(PEERS)/bin/python benchmarks/estimators.py
 
 clean:
-	rm -rf .venv .venv-lowest .venv-parity .venv-peers .bench out build dist
+	rm -rf .venv .venv-dist .venv-lowest .venv-parity .venv-peers .bench out build dist

@@ -1,4 +1,4 @@
-"""Ratios that were asked for: estimators of calibration error beside KDEpy, torchmetrics and relplot.
+"""Ratios of speed: estimators of calibration error beside KDEpy, torchmetrics and relplot.
 
 make bench-ratios                # in the environment of the peers
 python benchmarks/estimators.py  # whatever is installed; run it on an idle machine
@@ -27,9 +27,9 @@ def best_of(call: Callable[[], object], repetitions: int = 7) -> float:
     return 1e3 * min(times)
 
 
-def line(name: str, ours: float, theirs: float | None = None, asked: str = "") -> None:
+def line(name: str, ours: float, theirs: float | None = None) -> None:
     beside = "" if theirs is None else f"{theirs:12.2f} ms {theirs / ours:8.1f}x"
-    print(f"{name:<46}{ours:10.2f} ms{beside:<26} {asked}", flush=True)
+    print(f"{name:<46}{ours:10.2f} ms{beside}", flush=True)
 
 
 def looped_ece(z: np.ndarray, y: np.ndarray, nodes: int = 2**14) -> float:
@@ -60,9 +60,9 @@ def beside_peers(z: np.ndarray, y: np.ndarray) -> None:
     kde = estimator("kde", bandwidth="paper")
     if find_spec("KDEpy"):
         ours = best_of(lambda: kde(outcomes))
-        line("kde n = 1e6 | KDEpy FFTKDE", ours, best_of(lambda: kdepy_ece(z, y), 3), "asked: 3x")
+        line("kde n = 1e6 | KDEpy FFTKDE", ours, best_of(lambda: kdepy_ece(z, y), 3))
         print(f"    values: ours {kde(outcomes):.6f}, KDEpy {kdepy_ece(z, y):.6f}")
-        line("kde n = 1e6 | as the authors' script", ours, best_of(lambda: looped_ece(z, y), 1), "asked: 100x")
+        line("kde n = 1e6 | as the authors' script", ours, best_of(lambda: looped_ece(z, y), 1))
     if find_spec("torchmetrics"):
         import torch
         from torchmetrics.functional.classification import binary_calibration_error
@@ -70,13 +70,13 @@ def beside_peers(z: np.ndarray, y: np.ndarray) -> None:
         tensors = torch.from_numpy(z), torch.from_numpy(y.astype(np.int64))
         theirs = best_of(lambda: binary_calibration_error(*tensors, n_bins=15, norm="l1", validate_args=False))
         histogram = estimator("histogram", bins=15)
-        line("histogram n = 1e6 | torchmetrics", best_of(lambda: histogram(outcomes)), theirs, "asked: 2x")
+        line("histogram n = 1e6 | torchmetrics", best_of(lambda: histogram(outcomes)), theirs)
     if find_spec("relplot"):
         import relplot
 
         smooth = estimator("smooth")
         theirs = best_of(lambda: relplot.smECE(z, y), 2)
-        line("smooth n = 1e6 | relplot", best_of(lambda: smooth(outcomes)), theirs, "asked: 5x")
+        line("smooth n = 1e6 | relplot", best_of(lambda: smooth(outcomes)), theirs)
         print(f"    values: ours {smooth(outcomes):.6f}, relplot {relplot.smECE(z, y):.6f}")
 
 
@@ -88,17 +88,16 @@ def main() -> None:
         outcomes = Outcomes(z, y)
         for name in ("kde", "kde-residual", "kde-residual-debiased", "histogram", "smooth"):
             chosen = estimator(name)
-            asked = "asked: 3 ms" if n == 25_000 and name.startswith("kde") else ""
-            line(f"{name} n = {n}", best_of(lambda c=chosen, o=outcomes: c(o)), None, asked)
+            line(f"{name} n = {n}", best_of(lambda c=chosen, o=outcomes: c(o)))
         line(f"calibration_error n = {n}", best_of(lambda z=z, y=y: calibration_error(z, y)))
     beside_peers(z, y)
     few = slice(0, 2000)
     line("with interval and test n = 2000", best_of(lambda: calibration_error(z[few], y[few], interval=True), 3))
     logits = 3 * rng.standard_normal((25_000, 1000), dtype=np.float32)
     labels = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
-    for notion, asked in (("top-label", ""), ("class-wise", "asked: 3000 ms")):
+    for notion in ("top-label", "class-wise"):
         took = best_of(lambda notion=notion: calibration_error(logits, labels, logits=True, notion=notion), 2)
-        line(f"{notion} 25000 x 1000", took, None, asked)
+        line(f"{notion} 25000 x 1000", took)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from docutils import nodes
 from docutils.utils.math import latex2mathml
 
-from mixnmatch import __version__
+from mixnmatch import __version__, calibration_error, calibrator, load_sample, log_loss
+from mixnmatch.evaluation import reliability_curve
+from mixnmatch.playground import write_playground
 
 project = "mixnmatch"
 author = "The mixnmatch developers"
@@ -21,6 +25,9 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_click",
+    "sphinx_copybutton",
 ]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["README.md"]
@@ -38,15 +45,12 @@ napoleon_use_ivar = True
 napoleon_use_rtype = False
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["slider.css"]
+copybutton_exclude = ".linenos, .gp, .go"  # prompts and output are not part of a command
 html_math_renderer = "mathml"
 html_title = f"mixnmatch {__version__}"
 html_show_sphinx = False
-
-
-def leave_out_empty_folder(app: Any, page: str, source: list[str]) -> None:
-    """Drop the list of pages about results where there are none yet: an empty pattern would be a warning."""
-    if page == "index" and not list(Path(app.srcdir, "results").rglob("*.md")):
-        source[0] = source[0].replace("results/**\n", "")
 
 
 def write_mathml(writer: Any, node: nodes.Element) -> None:
@@ -57,7 +61,51 @@ def write_mathml(writer: Any, node: nodes.Element) -> None:
     raise nodes.SkipNode
 
 
+def add_dark_images(app: Any, tree: nodes.document) -> None:
+    """Show the dark version of a picture, where there is one, on dark pages."""
+    for image in list(tree.findall(nodes.image)):
+        dark = image["uri"].replace(".png", "-dark.png")
+        if dark != image["uri"] and Path(app.srcdir, app.env.docname).parent.joinpath(dark).is_file():
+            other = image.deepcopy()
+            other["uri"] = dark
+            image["classes"].append("only-light")
+            other["classes"].append("only-dark")
+            image.parent.insert(image.parent.index(image) + 1, other)
+
+
+def temperatures() -> dict[str, Any]:
+    """Reliability of the embedded sample at several temperatures, for the slider of the page on calibration."""
+    sample = load_sample()
+    best = calibrator("ts", logits=True).fit(sample.logits_cal, sample.labels_cal).temperature_
+    steps = []
+    for temperature in np.round(np.geomspace(0.5, 4.0, 43), 2):
+        rows = {"scores": sample.logits_eval / temperature, "y": sample.labels_eval, "logits": True}
+        curve = reliability_curve(**rows, kind="histogram", bins=10)
+        steps.append(
+            {
+                "temperature": float(temperature),
+                "confidence": np.round(curve.confidence, 3).tolist(),
+                "accuracy": np.round(curve.value, 3).tolist(),
+                "share": np.round(curve.share, 3).tolist(),
+                "error": float(calibration_error(**rows, estimator="histogram", interval=None)),
+                "loss": float(log_loss(**rows)),
+                "mean": curve.mean_confidence,
+                "right": curve.mean_outcome,
+            }
+        )
+    return {"fitted": round(float(best), 2), "steps": steps}
+
+
+def add_pages(app: Any, error: Exception | None) -> None:
+    """Put the playground and the data of the slider beside the other pages."""
+    if error is None and app.builder.format == "html":
+        write_playground(Path(app.outdir, "try.html"))
+        data = f"const TEMPERATURES = {json.dumps(temperatures())};\n"
+        Path(app.outdir, "_static", "temperatures.js").write_text(data, encoding="utf-8")
+
+
 def setup(app: Any) -> None:
-    """Register what is done to pages before they are read, and how formulas are written."""
-    app.connect("source-read", leave_out_empty_folder)
+    """Register what is done to pages before they are read, how formulas are written, and the pages that are added."""
+    app.connect("doctree-read", add_dark_images, priority=100)  # before Sphinx collects the images
+    app.connect("build-finished", add_pages)
     app.add_html_math_renderer("mathml", (write_mathml, None), (write_mathml, None))

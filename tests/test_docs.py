@@ -203,3 +203,11 @@ def test_getting_started_lists_every_command():
     text = (ROOT / "docs" / "getting_started.md").read_text("utf-8")
     missing = [name for name in cli.list_commands(None) if f"`{name}`" not in text]
     assert not missing
+
+
+def test_code_is_narrow_enough_for_the_site():
+    for page in PAGES:
+        for block in blocks_of(page):
+            if block.language == "python":
+                wide = [line for line in block.text.splitlines() if len(line) > 88]
+                assert not wide, f"{page.name}: {wide[0]}"

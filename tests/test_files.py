@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from mixnmatch import _files
-from mixnmatch._files import NotAPlainFileError, atomic_folder, atomic_write, keep_existing, read_plain_file
+from mixnmatch._files import atomic_folder, atomic_write, keep_existing
+from mixnmatch._plain_files import NotAPlainFileError, read_plain_file
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links, modes and signals of POSIX")
 

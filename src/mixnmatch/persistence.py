@@ -11,13 +11,11 @@ import math
 import os
 from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mixnmatch._documents import MOST_NESTING, nesting, read_document, sealed
-from mixnmatch._files import atomic_write
 from mixnmatch._map_json import MapFileError, decode, encode
 from mixnmatch._version import __version__
 from mixnmatch.maps.base import CalibrationMap
@@ -68,7 +66,9 @@ def save(fitted: CalibrationMap, path: str | PathLike[str], *, metadata: Mapping
         What else the file should say, such as the hash of a model or the name of a data set: text, numbers, lists and
         mappings with text as keys. If not given, a map that was loaded keeps the metadata of its file.
     """
-    atomic_write(Path(path), to_bytes(fitted, metadata=metadata))
+    from mixnmatch._files import atomic_write
+
+    atomic_write(path, to_bytes(fitted, metadata=metadata))
 
 
 def _metrics(fitted: CalibrationMap) -> dict[str, float]:

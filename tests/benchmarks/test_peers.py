@@ -55,7 +55,7 @@ def test_league_orders_by_win_rate_and_pairs_differences_over_common_problems():
 def test_adapters_give_distributions_over_the_classes(key, problem):
     if key == "mixnmatch: gpc":
         pytest.skip("takes its time, and is tested elsewhere")
-    result = judge(key, problem)
+    result = judge(all_methods()[key], problem)
     assert result["nll"] < 1.5
     assert 0 <= result["ece"] < 0.3
     if all_methods()[key].preserving:
@@ -63,7 +63,8 @@ def test_adapters_give_distributions_over_the_classes(key, problem):
 
 
 def test_temperature_of_scikit_learn_and_ours_agree(problem):
-    theirs, mine = judge("scikit-learn: temperature", problem), judge("mixnmatch: ts", problem)
+    methods = all_methods()
+    theirs, mine = (judge(methods[key], problem) for key in ("scikit-learn: temperature", "mixnmatch: ts"))
     assert theirs["nll"] == pytest.approx(mine["nll"], abs=1e-4)
 
 
@@ -120,7 +121,7 @@ def test_a_result_that_does_not_come_is_a_failure_and_the_rest_goes_on(problem, 
     first, second = run(task, 120)
     assert first["problem"].startswith("KeyError")
     assert second["problem"] == ""
-    assert second["nll"] == judge("mixnmatch: ts", problem)["nll"]
+    assert second["nll"] == judge(all_methods()["mixnmatch: ts"], problem)["nll"]
     assert [result["problem"] for result in run(task, 0.01)] == ["more than 0.01 s"] * 2
 
 

@@ -72,3 +72,13 @@ def test_demo_writes_the_page(folder, run, written):
     assert "report.html" in result.stdout
     assert written[0]["path"] == Path("out/report.html")
     assert written[0]["rows"].classes[3] == "cat"
+
+
+@pytest.mark.parametrize("failed", [0, 1])
+def test_the_page_can_be_opened(files, run, written, monkeypatch, failed):
+    opened = []
+    monkeypatch.setattr("click.launch", lambda path: opened.append(path) or failed)
+    result = run("report", "val.npz", "-o", "report.html", "--open")
+    assert result.exit_code == 0
+    assert opened == ["report.html"]
+    assert ("open the file by hand" in result.stdout) == bool(failed)

@@ -38,6 +38,18 @@ def feed(make, scores, y, weight=None):
     return pickle.loads(pickle.dumps(first)).merge(second)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [BrierAccumulator, LogLossAccumulator, AccuracyAccumulator, CalibrationErrorAccumulator, ReliabilityAccumulator],
+)
+def test_batches_without_samples_change_nothing(make):
+    logits, y, _ = table(100)
+    found = make(logits=True).update(logits[:0], y[:0]).update(logits, y).update(np.empty((0, 4)), [])
+    assert str(found.compute()) == str(make(logits=True).update(logits, y).compute())
+    with pytest.raises(ValueError, match="call update first"):
+        make(logits=True).update(logits[:0], y[:0]).compute()
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
     ("make", "one_shot"),

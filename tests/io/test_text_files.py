@@ -38,6 +38,15 @@ def test_separators_and_decimals(folder, reader, mark, decimal, packed, end):
     assert table.classes.tolist() == ["cat", "dog"]
 
 
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_names_in_quotes_may_hold_separators(folder, reader, mark):
+    head = mark.join(['"a, ""b"" or; c"', "dog", "label"])
+    Path("t.csv").write_text(f"{head}\n" + mark.join(["0.25", "0.75", "dog"]) + "\n")
+    table = read_table("t.csv")
+    assert table.classes.tolist() == ['a, "b" or; c', "dog"]
+    assert table.labels.tolist() == ["dog"]
+
+
 def test_the_fast_reader_is_used(folder, monkeypatch):
     pytest.importorskip("pyarrow")
     monkeypatch.setattr(text_arrow, "WORTH", 0)

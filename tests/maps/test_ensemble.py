@@ -31,7 +31,7 @@ def test_gradients_are_right(family, loss, fixed):
     assert error < 1e-4 * len(packed)
 
 
-@pytest.mark.skipif(not kernels.compiled_available(), reason="needs the extra `fast`")
+@pytest.mark.skipif(not kernels.compiled_available(), reason="needs the compiled kernels")
 @pytest.mark.parametrize("family", ["platt", "beta"])
 @pytest.mark.parametrize("loss", ["nll", "brier"])
 @pytest.mark.parametrize("fixed", [True, False])
@@ -51,11 +51,11 @@ def test_the_compiled_pass_gives_the_same(family, loss, fixed):
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.skipif(not kernels.compiled_available(), reason="needs the extra `fast`")
+@pytest.mark.skipif(not kernels.compiled_available(), reason="needs the compiled kernels")
 def test_the_fit_does_not_depend_on_the_kernels():
     logits, y = make_problem(300, 4, sharpness=3.0, seed=2)
     maps = []
-    for backend in ("numpy", "numba"):
+    for backend in ("numpy", "compiled"):
         with engine(backend=backend):
             maps.append(Ensemble("beta", loss="brier", logits=True).fit(logits, y))
     assert maps[0].loss_ == pytest.approx(maps[1].loss_, rel=1e-8)

@@ -5,7 +5,8 @@ from sklearn.base import clone
 
 from mixnmatch._engine import door
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.passes import engine, single_threaded_blas
+from mixnmatch._engine.passes import engine
+from mixnmatch._engine.shared import single_threaded_blas
 from mixnmatch.maps.gaussian_process import (
     GaussianProcessCalibration,
     Prior,

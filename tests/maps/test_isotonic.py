@@ -172,7 +172,7 @@ def test_positives_stay_in_their_own_gap_after_a_map_that_rounds_by_block():
     np.testing.assert_allclose(chain.predict_proba(logits), plain.predict_proba(logits), atol=1e-6)
 
 
-@pytest.mark.skipif(not compiled_available(), reason="needs the extra fast")
+@pytest.mark.skipif(not compiled_available(), reason="needs the compiled kernels")
 @pytest.mark.parametrize("shape", ["step", "linear", "centred"])
 @pytest.mark.parametrize("kind", ["plain", "tied", "repeated", "saturated"])
 @pytest.mark.parametrize("weighted", [False, True])
@@ -186,7 +186,7 @@ def test_compiled_kernels_give_the_same_function_of_logits(shape, kind, weighted
         logits[::3] *= 1e4
     weight = np.random.default_rng(0).integers(1, 4, len(y)).astype(float) if weighted else None
     made = []
-    for backend in ("numpy", "numba"):
+    for backend in ("numpy", "compiled"):
         with engine(backend=backend):
             made.append(Pooled(Isotonic(shape=shape), logits=True).fit(logits, y, weight).map_)
     np.testing.assert_allclose(made[1].knots_, made[0].knots_, rtol=1e-13 if shape == "centred" else 0)

@@ -128,3 +128,13 @@ def test_a_first_look_does_not_change_the_answer(binary, monkeypatch):
     looked = binary(logits=True).fit(logits, y)
     np.testing.assert_allclose(looked.coef_, whole.coef_, rtol=1e-4, atol=1e-4)
     assert looked.loss_ == pytest.approx(whole.loss_, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", [PlattScaling, BetaScaling])
+def test_scores_that_never_differ_give_the_base_rate(kind):
+    y = np.array([0, 1, 2] * 20 + [0] * 7)
+    fitted = OneVsAll(kind(), smoothing=0).fit(np.full((67, 3), 1 / 3), y)
+    n, positive = 67, np.bincount(y)
+    rate = (positive * (positive + 1) / (positive + 2) + (n - positive) / (n - positive + 2)) / n  # Platt's targets
+    np.testing.assert_allclose(fitted.predict_proba(np.full((1, 3), 1 / 3))[0], rate / rate.sum(), rtol=1e-12)
+    assert np.abs(fitted.map_.coef_).max() < 100

@@ -163,7 +163,8 @@ def test_logistic_maps(name, kind, n_classes, weighted):
         best = least(
             loss, [np.append(0.01 * np.ones(x.shape[1]), 0.0), own], np.ones(len(own)), [0.0] * x.shape[1] + [None]
         )
-        assert loss(own)[0] <= best * (1 + RELATIVE)
+        # Logarithms near 1 that vary by 1e-9 carry a relative noise of 1e-7, which is another for each way to compute.
+        assert loss(own)[0] <= best * (1 + (1e-7 if kind == "tiny" else RELATIVE))
         assert (found[:-1] > 0).all()
 
 

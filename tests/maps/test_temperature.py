@@ -110,6 +110,19 @@ def test_ensemble_finds_the_joint_optimum(loss):
     assert fitted.loss_ <= best + 1e-9
 
 
+def test_ensemble_whose_optimum_is_temperature_scaling_finds_its_temperature():
+    corners = 0
+    for seed in range(40):
+        logits, y = make_problem(300, 2 + seed % 3, sharpness=1.5, seed=seed)
+        logits = np.round(logits)
+        fitted = EnsembleTemperatureScaling(logits=True).fit(logits, y)
+        if fitted.member_weights_[0] == 1:
+            corners += 1
+            alone = TemperatureScaling(logits=True).fit(logits, y)
+            assert fitted.beta_ == pytest.approx(alone.beta_, rel=1e-9)
+    assert corners > 10
+
+
 def test_weights_lie_on_the_simplex_and_keep_information():
     logits, _ = make_problem(50, 3, seed=2)
     rng = np.random.default_rng(0)

@@ -370,11 +370,11 @@ def test_bad_input_is_refused_and_changes_nothing():
         (([0.5], [0], {"step": True}), "text or an integer"),
         (([0.5, 0.5], [0], {}), "label"),
         (([1.5], [0], {}), "probability"),
-        (([], [], {}), "empty"),
     ):
         scores, labels, settings = arguments
         with pytest.raises(ValueError, match=match):
             monitor.update(scores, labels, **settings)
+    assert monitor.update([], []) == before  # a batch without samples changes nothing
     assert monitor.result() == before
 
 

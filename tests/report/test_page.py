@@ -5,8 +5,9 @@ from html.parser import HTMLParser
 import pytest
 
 from mixnmatch import __version__
+from mixnmatch._html import safe_json
 from mixnmatch.report import render
-from mixnmatch.report.page import SECTIONS, safe_json
+from mixnmatch.report.page import SECTIONS
 
 VOID = {"meta", "link", "input", "br", "img"}
 

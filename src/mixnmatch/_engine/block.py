@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine import kernels
-from mixnmatch._engine.along_rows import picked, row_maxima, row_sums, winners
+from mixnmatch._engine.along_rows import picked, row_sums, winners
 from mixnmatch._engine.folds import fold_of
-from mixnmatch._engine.scores import ROUNDING, SMALLEST_PROBABILITY
+from mixnmatch._engine.passes import asked_backend
+from mixnmatch._engine.scores import ROUNDING, SMALLEST_PROBABILITY, WIDEST
 
 
 class FittedMap(Protocol):
@@ -76,7 +77,9 @@ class Block:
 
     def weighted_sum(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum over rows (the last axis) of row results, weighted if there are weights."""
-        return np.asarray(rows.sum(axis=-1) if self.weight is None else rows @ self.weight)
+        if self.weight is None:
+            return np.asarray(rows.sum(axis=-1))
+        return np.asarray(np.einsum("...i,i->...", rows, self.weight))  # without the threads that BLAS would start
 
     def log_scores(self, floor: float) -> NDArray[Any]:
         """Logarithms of the probabilities up to a constant in each row: what the softmax family acts on."""
@@ -97,7 +100,7 @@ class Block:
         if self.form == "log-probabilities":
             return np.asarray(np.exp(self.values))
         if self.form == "logits":
-            p = _leads(self.values)
+            p: NDArray[np.float64] = self.kernels.leads(self.values)
             np.exp(p, out=p)
             p /= p.sum(axis=1, keepdims=True)  # to the last bit what users who do it themselves get
             return p
@@ -111,7 +114,7 @@ class Block:
         """Probability of each row's label, to the last bit that of :meth:`probabilities`, without all the others."""
         if self.form != "logits":
             return picked(self.probabilities(), self.y)
-        e = _leads(self.values)
+        e = self.kernels.leads(self.values)
         np.exp(e, out=e)
         return np.asarray(picked(e, self.y) / e.sum(axis=1))
 
@@ -120,7 +123,7 @@ class Block:
         if self.form == "log-probabilities":
             return self.values
         if self.form == "logits":
-            u = _leads(self.values)
+            u: NDArray[np.float64] = self.kernels.leads(self.values)
             u -= np.log(np.exp(u).sum(axis=1, keepdims=True))
             return u
         with np.errstate(divide="ignore"):
@@ -137,6 +140,19 @@ class Block:
         return replace(self, values=fitted._log_proba(wide), form="log-probabilities", kept=kept)
 
 
-def _leads(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Logits less the largest of their row."""
-    return np.asarray(np.subtract(values, row_maxima(values)[:, None], dtype=np.float64))
+def small_block(scores: NDArray[Any], *, logits: bool, n_classes: int) -> Block | None:
+    """A small array as a block, if there is nothing to say about it; None where it has to be read with care."""
+    name = scores.dtype.name
+    if scores.shape[1] != n_classes or name not in ("float32", "float64") or not scores.flags.c_contiguous:
+        return None
+    backend = kernels.choose_backend(asked_backend())
+    low, high, least, most = kernels.load(backend).extremes(scores).tolist()
+    if logits:
+        # Rows that look like probabilities are worth a warning, infinities and NaN an error, huge numbers are narrowed.
+        fine = low >= -WIDEST and high <= WIDEST and (high > 1 or low < 0)
+    else:
+        fine = low >= 0 and 1 - ROUNDING[name] <= least and most <= 1 + ROUNDING[name]
+    if not fine:
+        return None
+    form = "logits" if logits else "probabilities"
+    return Block(scores, form, range(len(scores)), rounding=ROUNDING[name], backend=backend)

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
-from uuid import uuid4
 
 import numpy as np
 
-from mixnmatch._engine.passes import asked_block_bytes, engine, single_threaded_blas, total
+from mixnmatch._engine.passes import asked_block_bytes, engine, total
+from mixnmatch._engine.shared import single_threaded_blas
 
 T = TypeVar("T")
 # Statistics that a task of the tree adds up.
@@ -63,6 +63,8 @@ def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, com
     ``start`` is the first row of a chunk. Only what ``work`` returns travels: reading a chunk and working on it are one
     task wherever Dask can fuse them. Chunks without rows are left out.
     """
+    from uuid import uuid4
+
     import dask.array as da
     from dask.array.optimization import optimize
     from dask.delayed import Delayed, delayed
@@ -162,6 +164,8 @@ def map_chunks(work: Callable[..., Any], table: Any, *args: Any, n_columns: int 
 
     ``first`` says where a chunk is: its first row, or its number in words while the sizes of chunks are not known.
     """
+    from uuid import uuid4
+
     import dask.array as da
 
     rows = table.chunks[0]

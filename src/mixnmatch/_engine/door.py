@@ -89,6 +89,8 @@ def rows(
     labels, names = (
         (None, _only_names(classes, table)) if y is None else read_labels(y, table.n_rows, table.n_classes, classes)
     )
+    if table.masked and labels is not None and not is_dask(table.values):
+        _refuse_masked_labels(table, labels)
     weight = read_weight(sample_weight, table.n_rows, weights=weights)
     return Rows.of(
         table,
@@ -99,6 +101,14 @@ def rows(
         groups=_one_each(groups, table.n_rows, "groups"),
         clusters=_one_each(clusters, table.n_rows, "clusters"),
     )
+
+
+def _refuse_masked_labels(table: Scores, labels: NDArray[np.intp]) -> None:
+    mask = table.mask(0, table.n_rows)
+    impossible = None if mask is None else np.flatnonzero(mask[np.arange(len(labels)), labels])
+    if impossible is not None and impossible.size:
+        msg = f"row {impossible[0]} has a label that is masked by a logit of -inf: drop such rows, or do not mask it"
+        raise ValueError(msg)
 
 
 def scores_like(scores: Any, *, classes: NDArray[Any], columns: NDArray[Any] | None) -> Any:
@@ -228,6 +238,11 @@ def _refuse_more(given: Rows, y: Any, sample_weight: Any, logits: bool, classes:
     if classes is not None and given.classes is not None and list(classes) != given.classes.tolist():
         msg = f"these Rows have the classes {given.classes.tolist()!r:.200}, not {list(classes)!r:.200}"
         raise ValueError(msg)
+
+
+def no_rows(scores: Any) -> bool:
+    """Whether a batch is empty: it then changes nothing that is counted."""
+    return not isinstance(scores, Rows) and len(np.shape(scores)) > 0 and np.shape(scores)[0] == 0
 
 
 def labelled(given: Rows) -> Rows:

@@ -7,78 +7,126 @@ blocks are fixed by the shape of the table and their results arrive in block ord
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar, Token, copy_context
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeVar
+
+from mixnmatch._engine.kernels import COMPILED, NUMPY, choose_backend
 
 T = TypeVar("T")
 
 # Half of a typical 1 MiB second-level cache: a block and what a kernel writes beside it stay in it together. Compiled
 # kernels keep what they need of a row in registers: for them a block only has to be worth its call.
-BLOCK_BYTES = {"numpy": 1 << 19, "numba": 1 << 21}
+BLOCK_BYTES = {NUMPY: 1 << 19, COMPILED: 1 << 21}
 # A pass that looks at each entry once or twice gains nothing from the cache, and pays for each block by a change of
 # threads: a quarter of the table, within these bounds.
 LIGHT_BYTES = 1 << 21, 1 << 23
 
 
+# What a process is asked to use from outside, where no code can be changed.
+VARIABLES = {"threads": "MIXNMATCH_THREADS", "backend": "MIXNMATCH_BACKEND"}
+
+
 @dataclass(frozen=True)
-class Engine:
-    """How passes are run here: bytes in a block (None: by the kernels), threads (None: all we may use), and kernels."""
+class Settings:
+    """How passes are run: bytes in a block (None: by the kernels), threads (None: all we may use), and kernels."""
 
     block_bytes: int | None = None
     threads: int | None = None
     backend: str = "auto"
 
 
-_DEFAULT = Engine()
-_engine: ContextVar[Engine] = ContextVar("mixnmatch_engine", default=_DEFAULT)
+def _of_environment() -> Settings:
+    threads = os.environ.get(VARIABLES["threads"], "")
+    if threads and not (threads.isdecimal() and int(threads) > 0):
+        msg = f"{VARIABLES['threads']} must be a positive whole number, got {threads!r}"
+        raise ValueError(msg)
+    return Settings(threads=int(threads) if threads else None, backend=os.environ.get(VARIABLES["backend"]) or "auto")
+
+
+_default: Settings | None = None
+_settings: ContextVar[Settings | None] = ContextVar("mixnmatch_engine", default=None)
 _worker = threading.local()
-_pool: ThreadPoolExecutor | None = None
+_pool: Any = None
 _pool_lock = threading.Lock()
 
 
-@contextmanager
-def engine(
-    *, block_bytes: int | None = None, threads: int | None = None, backend: str | None = None
-) -> Iterator[Engine]:
-    """Run the passes inside this context with another block size, number of threads or kernels.
+def settings() -> Settings:
+    """Settings that hold here: those of the context, else those of the process."""
+    global _default
+    found = _settings.get()
+    if found is not None:
+        return found
+    if _default is None:
+        _default = _of_environment()
+    return _default
 
-    Results do not depend on any of them beyond rounding; this is for tests, for measuring and for machines that are
-    shared with others.
+
+class engine:  # noqa: N801 (reads as a function: ``with engine(threads=1):``)
+    """Run passes with another number of threads, block size or kernels, inside ``with`` or in the whole process.
+
+    Results do not depend on any of them beyond rounding. Use it on machines that are shared with others, in tests and
+    to measure. The environment variables ``MIXNMATCH_THREADS`` and ``MIXNMATCH_BACKEND`` set the defaults of a process.
 
     Parameters
     ----------
     block_bytes : int, optional
         Bytes of scores in a block.
     threads : int, optional
-        Threads that run blocks.
-    backend : {"auto", "numpy", "numba"}, optional
-        Kernels; "auto" takes compiled ones where they are installed and the input is large enough to pay for them.
+        Threads that run blocks. By default as many as the process may use: its CPU affinity and, in a container, its
+        CPU quota count.
+    backend : {"auto", "numpy", "compiled"}, optional
+        Kernels; "auto" takes the compiled ones where the package was built with them.
+
+    Examples
+    --------
+    >>> with engine(threads=1):
+    ...     settings().threads
+    1
     """
-    asked: dict[str, Any] = {"block_bytes": block_bytes, "threads": threads, "backend": backend}
-    changed = replace(_engine.get(), **{key: value for key, value in asked.items() if value is not None})
-    token = _engine.set(changed)
-    try:
-        yield changed
-    finally:
-        _engine.reset(token)
+
+    def __init__(
+        self, *, block_bytes: int | None = None, threads: int | None = None, backend: str | None = None
+    ) -> None:
+        asked: dict[str, Any] = {"block_bytes": block_bytes, "threads": threads, "backend": backend}
+        self._asked = {key: value for key, value in asked.items() if value is not None}
+        for key in ("block_bytes", "threads"):
+            value = self._asked.get(key, 1)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                msg = f"{key} must be a positive whole number, got {value!r}"
+                raise ValueError(msg)
+        if backend is not None:
+            choose_backend(backend)
+        self._tokens: list[Token[Settings | None]] = []
+
+    def __enter__(self) -> Settings:
+        changed = replace(settings(), **self._asked)
+        self._tokens.append(_settings.set(changed))
+        return changed
+
+    def __exit__(self, *_: object) -> None:
+        _settings.reset(self._tokens.pop())
+
+    def set_default(self) -> None:
+        """Use these settings in the whole process, wherever no ``with engine(...)`` says otherwise."""
+        global _default
+        if _default is None:
+            _default = _of_environment()
+        _default = replace(_default, **self._asked)
 
 
 def asked_backend() -> str:
     """Kernels that passes in this context are asked to use."""
-    return _engine.get().backend
+    return settings().backend
 
 
 def asked_block_bytes() -> int | None:
     """Bytes in a block that passes in this context are asked to take."""
-    return _engine.get().block_bytes
+    return settings().block_bytes
 
 
 def light_bytes(table_bytes: int) -> int:
@@ -89,36 +137,58 @@ def light_bytes(table_bytes: int) -> int:
 
 def available_threads() -> int:
     """Threads that a pass may use here."""
-    asked = _engine.get().threads
+    asked = settings().threads
     if asked is not None:
         return asked
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, _cpu_quota() or cores)
+
+
+def _text(path: str) -> str:
+    with open(path) as file:
+        return file.read()
+
+
+@cache
+def _cpu_quota(root: str = "/sys/fs/cgroup") -> int | None:
+    """CPUs that a container may use, rounded up, as Linux control groups say (versions 2 and 1); None without limit."""
+    files = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
+    for names in files:
+        try:
+            words = [word for name in names for word in _text(f"{root}/{name}").split()]
+            quota, period = int(words[0]), int(words[1])
+        except (OSError, ValueError, IndexError):  # not there, or "max": no limit
+            continue
+        if quota > 0 and period > 0:
+            return max(1, -(-quota // period))
+    return None
 
 
 def row_ranges(
     n_rows: int, row_bytes: int, *, block_bytes: int | None = None, backend: str = "numpy", least_rows: int = 1
 ) -> list[tuple[int, int]]:
     """Cut ``n_rows`` rows of ``row_bytes`` bytes each into consecutive ranges that fit the cache, or have few rows."""
-    size = block_bytes or _engine.get().block_bytes or BLOCK_BYTES[backend]
+    size = block_bytes or settings().block_bytes or BLOCK_BYTES[backend]
     step = max(least_rows, size // max(1, row_bytes))
     return [(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
 def _forget_pool() -> None:
-    global _pool
-    _pool = None
+    """In a child process the pool has no threads, and its lock may be held by one that is not there."""
+    global _pool, _pool_lock
+    _pool, _pool_lock = None, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
 
 
-def _shared_pool() -> ThreadPoolExecutor:
+def _shared_pool() -> Any:
     global _pool
     with _pool_lock:
         if _pool is None:
+            from concurrent.futures import ThreadPoolExecutor
+
             workers = max(1, os.cpu_count() or 1)
             _pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="mixnmatch", initializer=_mark_worker)
         return _pool
@@ -140,7 +210,7 @@ def run_blocks(work: Callable[[int, int], T], ranges: list[tuple[int, int]]) -> 
             yield work(start, stop)
         return
     pool = _shared_pool()
-    waiting: deque[Future[T]] = deque()
+    waiting: deque[Any] = deque()
     try:
         for start, stop in ranges:
             if len(waiting) >= threads + 1:
@@ -151,51 +221,6 @@ def run_blocks(work: Callable[[int, int], T], ranges: list[tuple[int, int]]) -> 
     finally:
         for future in waiting:
             future.cancel()
-
-
-class Shared:
-    """A context that changes something global: entered by the first thread that asks, left by the last.
-
-    Contexts of their own would restore what another thread had set if they overlap.
-    """
-
-    def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
-        self._make = make
-        self._lock = threading.Lock()
-        self._users = 0
-        self._context: AbstractContextManager[Any] | None = None
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        """Be inside."""
-        with self._lock:
-            if self._users == 0:
-                self._context = self._make()
-                self._context.__enter__()
-            self._users += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._users -= 1
-                if self._users == 0 and self._context is not None:
-                    self._context.__exit__(None, None, None)
-
-
-# Keeps BLAS to one thread while our own threads run blocks, so that the two do not fight for the cores.
-single_threaded_blas = Shared(lambda: _blas_controller().limit(limits=1, user_api="blas"))
-
-
-@cache
-def _controller(scipy_is_loaded: bool) -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-def _blas_controller() -> Any:
-    # SciPy brings a BLAS of its own: look again once it is there.
-    return _controller("scipy.linalg" in sys.modules)
 
 
 def add(left: Any, right: Any) -> Any:

@@ -51,7 +51,7 @@ class Rows:
         Subgroup of each sample, for results by group.
     clusters : array of shape (n,) or None
         Samples of the same cluster depend on each other, for intervals.
-    backend : {"numpy", "numba"}
+    backend : {"numpy", "compiled"}
         Kernels, chosen once.
 
     Notes
@@ -77,7 +77,7 @@ class Rows:
 
     def __post_init__(self) -> None:
         if not self.backend and self.scores.values is not None:
-            chosen = kernels.choose_backend(self.n_entries, asked_backend())
+            chosen = kernels.choose_backend(asked_backend())
             object.__setattr__(self, "backend", chosen)
 
     @classmethod
@@ -138,6 +138,10 @@ class Rows:
         """The source as it looks after a fitted map."""
         return replace(self, chain=(*self.chain, fitted))
 
+    def in_double(self) -> Rows:
+        """The source with blocks in float64, whatever the type of its scores."""
+        return replace(self, scores=replace(self.scores, double=True))
+
     def fold(self, index: int, n_folds: int, *, keep: bool, seed: int = 0, by_scores: bool = False) -> Rows:
         """Only the rows inside (``keep``) or outside a fold."""
         return replace(self, folds=(*self.folds, Fold(index, n_folds, keep, seed, by_scores)))
@@ -192,7 +196,7 @@ class Rows:
         if self.on_dask:
             values = map_chunks(_log_odds, self.scores.values, *settings, n_columns=None, dtype=np.float64)
         else:
-            ranges = row_ranges(self.n_rows, self.scores.row_bytes, backend="numba")
+            ranges = row_ranges(self.n_rows, self.scores.row_bytes, backend="compiled")
             cut = self.scores.values
             parts = run_blocks(lambda start, stop: _log_odds(cut[start:stop], start, *settings), ranges)
             values = np.concatenate(list(parts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from mixnmatch._engine.along_rows import row_sums
 from mixnmatch._engine.dask import is_dask, known_rows, one_class_chunk, reduce_chunks
 from mixnmatch._engine.errors import InputError, InputWarning
-from mixnmatch._engine.passes import light_bytes, row_ranges, run_blocks
+from mixnmatch._engine.kernels import choose_backend, load
+from mixnmatch._engine.passes import asked_backend, light_bytes, row_ranges, run_blocks
 
 # How far a row of probabilities may be from summing to 1; rows are renormalised.
 SUM_TOLERANCE = {"bfloat16": 2e-2, "float16": 1e-2, "float32": 1e-4, "float64": 1e-4}
@@ -40,6 +42,8 @@ class Scores:
     logits: bool
     off_simplex: bool = False  # some row of probabilities is off the simplex by more than rounding
     wide: bool = False  # some logit is beyond WIDEST
+    masked: bool = False  # some logit is -inf: a class that a sample cannot be of
+    double: bool = False  # blocks are read in float64, whatever the type of the scores
     small: bool = False  # no logit is beyond 1
 
     @property
@@ -60,7 +64,7 @@ class Scores:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type that predictions for these scores have: float32 stays float32, all else becomes float64."""
-        kept = self.values.dtype.kind == "f" and self.values.dtype.itemsize <= 4
+        kept = self.values.dtype.kind == "f" and self.values.dtype.itemsize <= 4 and not self.double
         return np.dtype(np.float32 if kept else np.float64)
 
     @property
@@ -73,6 +77,13 @@ class Scores:
         with np.errstate(over="ignore"):  # long doubles; what became an infinity is found when values are checked
             block = np.ascontiguousarray(self.values[start:stop], dtype=self.dtype)
         return _narrowed(block) if self.wide else block
+
+    def mask(self, start: int, stop: int) -> NDArray[np.bool_] | None:
+        """Which classes of rows ``start`` to ``stop`` are masked by -inf; None if no row has any."""
+        if not self.masked:
+            return None
+        impossible = np.isneginf(self.values[start:stop])
+        return np.stack([np.zeros_like(impossible), impossible], axis=1) if self.vector else impossible
 
 
 def is_number(value: Any) -> bool:
@@ -89,6 +100,7 @@ def read_scores(
     n_classes: int | None = None,
     first_row: int | str = 0,
     order_only: bool = False,
+    may_be_empty: bool = False,
 ) -> Scores:
     """Check a table of scores and return it as :class:`Scores`.
 
@@ -104,13 +116,17 @@ def read_scores(
         Where these rows are in the table that they are part of, for messages.
     order_only : bool
         Whether only the order of a row's entries matters, so that probabilities may be read as logits.
+    may_be_empty : bool
+        Whether a table without rows will do.
 
     Raises
     ------
     ValueError
         If the scores cannot be used; the message names the first bad row.
     """
-    table = shape_scores(scores, logits=logits, n_classes=n_classes)
+    table = shape_scores(scores, logits=logits, n_classes=n_classes, may_be_empty=may_be_empty)
+    if table.values.shape[0] == 0:
+        return table
     if is_dask(table.values):
         table = replace(table, values=known_rows(table.values))
     given = "bfloat16" if _is_bfloat16(scores) else table.values.dtype.name
@@ -120,9 +136,11 @@ def read_scores(
     return checked
 
 
-def shape_scores(scores: Any, *, logits: bool = False, n_classes: int | None = None) -> Scores:
+def shape_scores(
+    scores: Any, *, logits: bool = False, n_classes: int | None = None, may_be_empty: bool = False
+) -> Scores:
     """Check all but the numbers themselves, which a lazy array does not show before it is computed."""
-    values = _as_table(scores)
+    values = _as_table(scores, may_be_empty=may_be_empty)
     table = Scores(values, bool(logits))
     if values.ndim == 2 and values.shape[1] < 2:
         msg = (
@@ -131,6 +149,9 @@ def shape_scores(scores: Any, *, logits: bool = False, n_classes: int | None = N
         )
         raise ValueError(msg)
     if n_classes is not None:
+        if table.vector and n_classes != 2 and values.shape == (n_classes,):
+            msg = f"scores have shape ({n_classes},): pass one sample as scores[None, :], of shape (1, {n_classes})"
+            raise ValueError(msg)
         check_n_classes(table.n_classes, n_classes)
     return table
 
@@ -154,7 +175,7 @@ def _is_bfloat16(value: Any) -> bool:
     return str(getattr(value, "dtype", "")) == "torch.bfloat16"
 
 
-def _as_table(scores: Any) -> Any:
+def _as_table(scores: Any, *, may_be_empty: bool = False) -> Any:
     values = scores if is_dask(scores) else _as_array(scores)
     if values.dtype.kind not in "fiu":
         msg = f"scores must be real numbers, got an array of type {values.dtype}"
@@ -162,14 +183,14 @@ def _as_table(scores: Any) -> Any:
     if values.ndim not in (1, 2):
         msg = f"scores must have shape (n, L) or (n,), got {values.shape}"
         raise ValueError(msg)
-    if values.shape[0] == 0 or values.size == 0:
+    if values.size == 0 and not (may_be_empty and values.shape[0] == 0):
         msg = f"scores are empty: shape {values.shape}"
         raise ValueError(msg)
     return one_class_chunk(values) if is_dask(values) else values
 
 
 def _as_array(scores: Any) -> NDArray[Any]:
-    if np.ma.isMaskedArray(scores):
+    if "numpy.ma" in sys.modules and np.ma.isMaskedArray(scores):
         msg = "scores are a masked array: fill or drop the masked rows first (scores.filled, scores[~mask])"
         raise TypeError(msg)
     scores = from_tensor(scores)
@@ -207,7 +228,7 @@ def _checked(table: Scores, name: str, first_row: int | str = 0) -> Scores:
         place = f"row {row} of {first_row}" if isinstance(first_row, str) else f"row {first_row + row}"
         raise InputError("{place} of the scores {why}; " + hint, place=place, why=why)
     if table.logits:
-        return replace(table, wide=found > WIDEST, small=found <= 1)
+        return replace(table, wide=found > WIDEST, masked=found == math.inf, small=found <= 1)
     if found > usual:
         msg = (
             "some rows of the scores sum to 1 only to within {off:.2g}, as probabilities do that were rounded to a few "
@@ -278,22 +299,42 @@ def _check_rows(table: Scores, tolerance: float) -> Found:
 
 
 def _check_logits(block: NDArray[Any]) -> Found:
-    """First bad row and what is wrong with it, or the largest absolute value."""
-    # min and max carry NaN and infinities out of a block in two vectorised reads, without a temporary.
-    low, high = float(block.min()), float(block.max())
-    return max(-low, high) if np.isfinite(low) and np.isfinite(high) else _first_not_finite(block)
+    """First bad row and what is wrong with it, or the largest absolute value: infinite where classes are masked."""
+    low, high = _extremes(block)[:2]
+    if np.isfinite(low) and np.isfinite(high):
+        return max(-low, high)
+    flat = block.reshape(len(block), -1)
+    # A sample must have a class that it can be of; a vector holds the logits of one of two classes.
+    possible = np.isfinite(flat.max(axis=1)) | (block.ndim == 1)
+    unusable = np.isnan(flat) | np.isposinf(flat)
+    if unusable.any():
+        return _first_not_finite(flat, unusable)
+    if possible.all():
+        return math.inf
+    return int(np.flatnonzero(~possible)[0]), "masks every class by -inf", "leave at least one class of each sample"
+
+
+def _extremes(block: NDArray[Any]) -> tuple[float, float, float, float]:
+    """Smallest and largest entry, and smallest and largest sum of a row; not finite if some entry is not."""
+    kernels = load(choose_backend(asked_backend()))
+    found = kernels.extremes(block if block.ndim == 2 else block[None])
+    if np.isnan(found[0]):  # an entry is NaN, or sums of huge numbers are
+        found[:2] = block.min(), block.max()
+    low, high, least, most = found.tolist()
+    return low, high, least, most
 
 
 def _check_probabilities(block: NDArray[Any], tolerance: float) -> Found:
     """First bad row and what is wrong with it, or how far the furthest row is from summing to 1."""
-    low = block.min()
+    low, high, least, most = _extremes(block)
     if block.ndim == 1:
-        return 0.0 if low >= 0 and block.max() <= 1 else _first_improper(block, block, tolerance)
+        return 0.0 if low >= 0 and high <= 1 else _first_improper(block, block, tolerance)
+    furthest = max(most - 1, 1 - least)
+    # What is not finite shows in a sum.
+    if low >= 0 and furthest <= tolerance:
+        return furthest
     with np.errstate(over="ignore", invalid="ignore"):  # huge numbers sum to an infinity, which is not 1 either
-        sums = row_sums(block)
-        furthest = max(float(sums.max()) - 1, 1 - float(sums.min()))
-    # What is not finite shows in a sum: two reads of the block are enough where nothing is wrong.
-    return furthest if low >= 0 and furthest <= tolerance else _first_improper(block, sums, tolerance)
+        return _first_improper(block, row_sums(block), tolerance)
 
 
 _LOGITS = "if these are logits, pass {logits}"
@@ -301,9 +342,9 @@ _LOGITS = "if these are logits, pass {logits}"
 
 def _first_improper(block: NDArray[Any], sums: NDArray[Any], tolerance: float) -> tuple[int, str, str]:
     """First row that is not a probability or a row of such, what is wrong with it and what to do."""
-    if not np.isfinite(block).all():
-        return _first_not_finite(block)
     flat = block.reshape(block.shape[0], -1)
+    if not np.isfinite(flat).all():
+        return _first_not_finite(flat, ~np.isfinite(flat))
     if flat.min() < 0:
         row = int(np.flatnonzero(flat.min(axis=1) < 0)[0])
         return row, f"has a negative entry ({flat[row].min():.6g})", _LOGITS
@@ -314,9 +355,7 @@ def _first_improper(block: NDArray[Any], sums: NDArray[Any], tolerance: float) -
     return row, f"sums to {sums[row]:.6g}, not to 1", _LOGITS
 
 
-def _first_not_finite(block: NDArray[Any]) -> tuple[int, str, str]:
-    flat = block.reshape(block.shape[0], -1)
-    row = int(np.flatnonzero(~np.isfinite(flat).all(axis=1))[0])
-    bad = flat[row][~np.isfinite(flat[row])][0]
-    name = "NaN" if np.isnan(bad) else "an infinity (or a number too large for a float)"
+def _first_not_finite(flat: NDArray[Any], bad: NDArray[np.bool_]) -> tuple[int, str, str]:
+    row = int(np.flatnonzero(bad.any(axis=1))[0])
+    name = "NaN" if np.isnan(flat[row][bad[row]][0]) else "an infinity (or a number too large for a float)"
     return row, f"holds {name}", "drop or repair such rows first"

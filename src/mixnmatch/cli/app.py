@@ -32,6 +32,7 @@ COMMANDS = {
     "compare": CommandEntry("compare", "Rank calibration methods on your data."),
     "recommend": CommandEntry("recommend", "Which method and metric suit your data, and why."),
     "report": CommandEntry("report", "Write one HTML page about your model's calibration."),
+    "playground": CommandEntry("playground", "Write a page to try calibration in the browser."),
     "export": CommandEntry("export", "Write a saved map as an ONNX or PyTorch model."),
     "monitor": CommandEntry("monitor", "Is a map in production still calibrated?"),
     "reproduce": CommandEntry("reproduce", "Make the paper's tables and figures from files of logits and labels."),

@@ -56,6 +56,7 @@ HELP = f"""Write one self-contained HTML page about your model's calibration.
 @click.option("--methods", type=Methods(), metavar="A,B,...", help="Methods to compare [default: the main ones].")
 @list_methods_option
 @click.option("--title", help="Title of the page [default: the name of the file].")
+@click.option("--open", "show", is_flag=True, help="Show the page in a browser.")
 @seed_option
 @reading_options
 @force_option
@@ -67,6 +68,7 @@ def command(
     method: tuple[str, ...],
     methods: tuple[str, ...] | None,
     title: str | None,
+    show: bool,
     seed: int,
     force: bool,
     as_json: bool,
@@ -100,6 +102,8 @@ def command(
         })  # fmt: skip
     else:
         echo(f"{data.diagnosis.headline}\n{wrap(str(data.verdict))}\nWrote {output}.")
+    if show and click.launch(str(output)):
+        echo("No browser could be started; open the file by hand.")
 
 
 def write(path: Path, calibration: Rows, **settings: Any) -> Any:

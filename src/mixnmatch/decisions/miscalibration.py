@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from mixnmatch._engine.folds import check_folds, fold_of
 from mixnmatch._engine.rows import Rows
@@ -15,6 +14,7 @@ from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.scores import means_over_rows
 from mixnmatch.maps.composition import CrossFitted
 from mixnmatch.maps.external import calibration_map
+from mixnmatch.maps.parameters import clone
 
 __all__ = ["MiscalibrationCost", "cost_of_miscalibration"]
 
@@ -160,7 +160,7 @@ def _cross_fitted(source: Rows, method: Any, cv: int, seed: int) -> CrossFitted:
         msg = "the map and the scores disagree: one of them was given with logits=True, the other without"
         raise ValueError(msg)
     rest = [source.fold(k, cv, keep=False, seed=seed) for k in range(cv)]
-    return CrossFitted([calibration_map(clone(unfitted, safe=False))._fit_source(part) for part in rest], seed)
+    return CrossFitted([calibration_map(clone(unfitted))._fit_source(part) for part in rest], seed)
 
 
 def _spread(chosen: Any, source: Rows) -> Any:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from mixnmatch._engine import door
 from mixnmatch._engine.block import Block
@@ -17,6 +16,7 @@ from mixnmatch.evaluation._means import Moments, block_moments, finite
 from mixnmatch.evaluation._problem import choose_problem
 from mixnmatch.evaluation.scores import brier_rows, log_loss_rows
 from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.parameters import clone
 
 Floats = NDArray[np.float64]
 
@@ -289,7 +289,7 @@ def cross_validated_decomposition(
         inside = source.fold(fold, n_folds, keep=True, seed=seed)
         if inside.total_weight() == 0 or inside.total_weight() == source.total_weight():
             continue  # hashing may leave a fold of very few rows empty
-        moments = moments + _fold_moments(source, clone(recalibrator, safe=False), fold, n_folds, seed, score)
+        moments = moments + _fold_moments(source, clone(recalibrator), fold, n_folds, seed, score)
     if moments.n_rows == 0:
         msg = "all rows fell into one fold; there are too few of them for cross-validation"
         raise ValueError(msg)

@@ -215,7 +215,9 @@ class ReliabilityDisplay:
         self.ax_, self.density_ax_, self.figure_ = ax, _density_axes(ax), ax.figure
         names = self.names or ("",) * len(self.curves)
         for k, (curve, name) in enumerate(zip(self.curves, names, strict=True)):
-            _draw(ax, self.density_ax_, curve, name, k, alone=len(self.curves) == 1)
+            # As in the report, of two the first ("before") is orange and the second ("after") blue.
+            look = 1 - k if len(self.curves) == 2 else k
+            _draw(ax, self.density_ax_, curve, name, look, alone=len(self.curves) == 1)
         _finish(ax, self.density_ax_, self.curves, legend=True)
         return self
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine import door
-from mixnmatch._engine.along_rows import SHORT, picked, row_maxima, row_sums, winners
+from mixnmatch._engine.along_rows import picked, winners
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch.evaluation._bounded import HALF_SQUARED_ERROR, NOT_NEGATIVE, PROPORTION, SQUARED_ERROR, Bounds
@@ -214,21 +214,10 @@ def _is_halved(scale_by_half: Any, n_classes: int) -> bool:
 
 def brier_rows(block: Block) -> Floats:
     """Squared error of each row; the label is subtracted first, so that small errors keep their digits."""
-    p, y = block.probabilities(), block.y
-    if p.shape[1] <= SHORT // 2:
-        total = np.zeros(len(p))
-        for k in range(p.shape[1]):
-            total += np.square(p[:, k].astype(np.float64) - (y == k))
-        return total
-    total, step = np.empty(len(p)), max(1, ERROR_ENTRIES // p.shape[1])
-    errors = np.empty((min(step, len(p)), p.shape[1]))
-    for start in range(0, len(p), step):
-        labels = y[start : start + step]
-        error = errors[: len(labels)]
-        error[...] = p[start : start + step]
-        error[np.arange(len(labels)), labels] -= 1.0
-        np.einsum("ij,ij->i", error, error, out=total[start : start + step])
-    return total
+    if block.form == "logits":
+        return np.asarray(block.kernels.label_rows(block.values, block.y, logits=True)[2])
+    p = np.ascontiguousarray(block.probabilities())
+    return np.asarray(block.kernels.label_rows(p, block.y, logits=False)[2])
 
 
 def half_brier_rows(block: Block) -> Floats:
@@ -239,9 +228,7 @@ def half_brier_rows(block: Block) -> Floats:
 def log_loss_rows(block: Block, eps: float = 0.0) -> Floats:
     """Negative log-probability of the label of each row, infinite where it is zero and ``eps`` is."""
     if block.form == "logits":
-        u = block.values.astype(np.float64)
-        u -= row_maxima(u)[:, None]
-        loss = np.log(row_sums(np.exp(u))) - picked(u, block.y)
+        loss = -block.kernels.label_rows(block.values, block.y, logits=True)[1]
     elif block.form == "log-probabilities":
         loss = -picked(block.values, block.y)
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from mixnmatch._engine import door
 from mixnmatch.evaluation._accumulators import (
     Accumulator,
     AccuracyAccumulator,
@@ -74,7 +75,9 @@ class CalibrationErrorAccumulator(Accumulator):
         self.root = root
 
     def update(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take in a batch of scores and labels."""
+        """Take in a batch of scores and labels; one without samples changes nothing."""
+        if door.no_rows(scores):
+            return self
         source = self._read(scores, y, sample_weight)
         metric = self.metric.for_classes(source.n_classes)
         assert metric.notion is not None
@@ -148,7 +151,9 @@ class ReliabilityAccumulator(Accumulator):
         self.bins, self.closed = bins, closed
 
     def update(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take in a batch of scores and labels."""
+        """Take in a batch of scores and labels; one without samples changes nothing."""
+        if door.no_rows(scores):
+            return self
         source = self._read(scores, y, sample_weight)
         problem = choose_problem(source, self.notion, self.label)
         self._problem = problem.text

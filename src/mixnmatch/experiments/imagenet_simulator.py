@@ -30,7 +30,8 @@ from typing import Final, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.passes import run_blocks, single_threaded_blas
+from mixnmatch._engine.passes import run_blocks
+from mixnmatch._engine.shared import single_threaded_blas
 
 __all__ = ["CLASSES", "MODELS", "ImageNetModel", "simulate", "true_probabilities"]
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mixnmatch._files import read_plain_file
+from mixnmatch._plain_files import read_plain_file
 
 __all__ = ["PickleError", "as_text", "read_pickle"]
 

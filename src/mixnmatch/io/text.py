@@ -86,8 +86,10 @@ def read_header(path: Path, lines: Iterator[str]) -> tuple[tuple[str, ...], str]
         first += more
     if not first.strip():
         raise FileError(path, "the first line is empty; it should name the columns")
-    split = {mark: next(csv.reader([first], delimiter=mark, strict=True), []) for mark in DELIMITERS}
+    split = {mark: _cells(first, mark) for mark in DELIMITERS}
     delimiter = max(DELIMITERS, key=lambda mark: len(split[mark]))  # a comma among equals
+    if not split[delimiter]:
+        next(csv.reader([first], delimiter=",", strict=True))  # says what is wrong with it
     names = tuple(name.strip() for name in split[delimiter])
     if not any(names):
         raise FileError(path, "the first line is empty; it should name the columns")
@@ -95,6 +97,14 @@ def read_header(path: Path, lines: Iterator[str]) -> tuple[tuple[str, ...], str]
         why = "has one column, {name!r:.60}; columns must be separated by commas, semicolons or tabs"
         raise FileError(path, why, name=names[0])
     return names, delimiter
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    """Cells of a line, none if its quotes are around other separators."""
+    try:
+        return next(csv.reader([line], delimiter=delimiter, strict=True), [])
+    except csv.Error:
+        return []
 
 
 def read_csv(path: Path, request: Request) -> ScoreTable:

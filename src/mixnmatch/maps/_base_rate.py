@@ -6,7 +6,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
@@ -32,6 +31,8 @@ def warn_of_one_class(given: Rows) -> bool:
 
 def warn_of_base_rate(fitted: Any, given: Rows) -> None:
     """Warn if the mean calibrated probability of a class misses its frequency by more than chance."""
+    from scipy.special import ndtri
+
     summary = fitted.summary_
     weight, seen = summary.total_weight, summary.class_weights
     expected = weight * summary.mean_prediction

@@ -1,28 +1,28 @@
-"""What every calibration map is: a scikit-learn estimator that is fitted on a row source and applied block by block."""
+"""What every calibration map is: an estimator that is fitted on a row source and applied block by block."""
 
 from __future__ import annotations
 
-import math
-import sys
 from collections import deque
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import check_is_fitted
 
-from mixnmatch._engine import door, kernels
-from mixnmatch._engine.along_rows import two_columns, winners
-from mixnmatch._engine.block import Block
+from mixnmatch._engine import door
+from mixnmatch._engine.along_rows import two_columns
+from mixnmatch._engine.block import Block, small_block
 from mixnmatch._engine.dask import is_dask, map_chunks
-from mixnmatch._engine.passes import asked_backend, asked_block_bytes, row_ranges, run_blocks, single_threaded_blas
+from mixnmatch._engine.kernels import choose_backend
+from mixnmatch._engine.passes import asked_backend, asked_block_bytes, row_ranges, run_blocks
 from mixnmatch._engine.rows import Rows
-from mixnmatch._engine.scores import Scores, check_n_classes, is_number, read_scores, shape_scores
+from mixnmatch._engine.scores import check_n_classes, is_number, read_scores, shape_scores
+from mixnmatch._engine.shared import single_threaded_blas
 from mixnmatch.maps._base_rate import warn_of_base_rate, warn_of_one_class
 from mixnmatch.maps.fitted_methods import FittedMethods
+from mixnmatch.maps.parameters import Parameters, check_is_fitted, clone
 from mixnmatch.maps.summary import CalibrationSummary, summarise
 
 if TYPE_CHECKING:
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 
 
 # Bytes of scores in a block that a map is applied to, by kernels; a map that is one call of a kernel takes larger ones.
-APPLIED_BYTES = {"numpy": 1 << 20, "numba": 1 << 20}
-ONE_KERNEL_BYTES = APPLIED_BYTES | {"numba": 1 << 21}
+APPLIED_BYTES = {"numpy": 1 << 20, "compiled": 1 << 20}
+ONE_KERNEL_BYTES = APPLIED_BYTES | {"compiled": 1 << 21}
+# Tables up to this size are one block, and nothing but their numbers has to be looked at.
+SMALL_BYTES = 1 << 18
 
 
-class CalibrationMap(FittedMethods, BaseEstimator):  # type: ignore[misc]
+class CalibrationMap(FittedMethods, Parameters):
     """Base of all calibration maps: from scores to calibrated probabilities.
 
     A map says three things about itself. ``accuracy_preserving``: the largest entry of every row stays the largest,
@@ -63,6 +65,11 @@ class CalibrationMap(FittedMethods, BaseEstimator):  # type: ignore[misc]
 
     # Whether the smoothing parameter of a binary map is left to the combinator around it.
     _smoothed_outside: ClassVar[bool] = False
+
+    # Whether the map is learned, and applied, with products of matrices: BLAS has threads of its own, which compete
+    # with ours. Maps inside others speak for themselves.
+    _fitted_by_blas: ClassVar[bool] = True
+    _applied_by_blas: ClassVar[bool] = False
 
     # Whether calibrated probabilities are meant to have the class frequencies of the calibration set as their mean.
     _follows_base_rate: ClassVar[bool] = True
@@ -185,7 +192,7 @@ class CalibrationMap(FittedMethods, BaseEstimator):  # type: ignore[misc]
     def _fit_source(self, source: Rows) -> Self:
         """Fit on a source of rows; the map changes only once all has gone well."""
         self._check_params()
-        with single_threaded_blas():
+        with single_threaded_blas() if self._fitted_by_blas else nullcontext():
             attributes = self._fit(source)
         attributes["classes_"] = source.classes if source.classes is not None else np.arange(source.n_classes)
         attributes["n_classes_"] = source.n_classes
@@ -225,14 +232,23 @@ class CalibrationMap(FittedMethods, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, scores: Any) -> NDArray[Any]:
         """Calibrated probabilities, n x L: float32 for float32 scores, float64 otherwise.
 
-        The columns of a data frame are matched to the map's classes by name. For a Dask array the result is a lazy
-        one; its rows are checked when they are computed.
+        The columns of a data frame are matched to the map's classes by name. A class with a logit of -inf is masked:
+        its probability is exactly 0. For a Dask array the result is a lazy one; its rows are checked when they are
+        computed.
         """
-        check_is_fitted(self, "n_classes_")
-        return self._snapshot()._predict_proba(scores)
+        check_is_fitted(self)
+        fitted = self._snapshot()
+        logits = bool(fitted._input_settings()["logits"])
+        if type(scores) is np.ndarray and scores.ndim == 2 and 0 < scores.nbytes <= SMALL_BYTES:
+            block = small_block(scores, logits=logits, n_classes=fitted.n_classes_)
+            if block is not None:
+                out = np.empty_like(scores)
+                fitted._calibrate(block, out)
+                return out
+        return fitted._predict_proba(scores, logits)
 
-    def _predict_proba(self, scores: Any) -> NDArray[Any]:
-        settings = {"logits": self._input_settings()["logits"], "n_classes": self.n_classes_}
+    def _predict_proba(self, scores: Any, logits: bool) -> NDArray[Any]:
+        settings: dict[str, Any] = {"logits": logits, "n_classes": self.n_classes_}
         if isinstance(scores, Rows):
             self._check_form(scores)
             check_n_classes(scores.n_classes, self.n_classes_)
@@ -241,34 +257,45 @@ class CalibrationMap(FittedMethods, BaseEstimator):  # type: ignore[misc]
             scores = scores.scores.values
         scores = door.scores_like(scores, classes=self.classes_, columns=getattr(self, "columns_", None))
         if is_dask(scores):
-            lazy: NDArray[Any] = self._apply_lazily(shape_scores(scores, **settings), settings)
+            table = shape_scores(scores, may_be_empty=True, **settings)
+            backend = choose_backend(asked_backend())
+            lazy: NDArray[Any] = map_chunks(
+                _apply_to_chunk, table.values, self, settings, backend, n_columns=table.n_classes, dtype=table.dtype
+            )
             return lazy
-        return self._apply(Rows(read_scores(scores, **settings)))
-
-    def _apply_lazily(self, table: Scores, settings: dict[str, Any]) -> Any:
-        n_rows = table.values.shape[0]
-        size = sys.maxsize if math.isnan(n_rows) else n_rows * table.n_classes
-        backend = kernels.choose_backend(size, asked_backend())
-        return map_chunks(
-            _apply_to_chunk, table.values, self, settings, backend, n_columns=table.n_classes, dtype=table.dtype
-        )
+        return self._apply(Rows(read_scores(scores, may_be_empty=True, **settings)))
 
     def _apply(self, source: Rows) -> NDArray[Any]:
         table = source.scores
         out = np.empty((table.n_rows, table.n_classes), table.dtype)
-        keep = self.accuracy_preserving
 
         def work(start: int, stop: int) -> None:
-            block, target = source.block(start, stop), out[start:stop]
-            self._proba_into(block, target)
-            if keep:
-                keep_argmax(block.values, target)
+            self._calibrate(source.block(start, stop), out[start:stop])
+            mask = table.mask(start, stop)
+            if mask is not None:
+                leave_out(mask, out[start:stop])
 
         size = asked_block_bytes() or self._block_bytes[source.backend]
         ranges = row_ranges(table.n_rows, table.row_bytes, block_bytes=size, least_rows=self._least_rows)
-        with single_threaded_blas():
+        with self._alone_on_cores(len(ranges)):
             deque(run_blocks(work, ranges), maxlen=0)
         return out
+
+    def _calibrate(self, block: Block, out: NDArray[Any]) -> None:
+        """Write the probabilities of a block, with its winners where the map promises them."""
+        self._proba_into(block, out)
+        if self.accuracy_preserving:
+            block.kernels.keep_winners(block.values, out)
+
+    def _alone_on_cores(self, n_blocks: int) -> AbstractContextManager[None]:
+        """Keep BLAS to one thread, where blocks run on several and the map needs it."""
+        return single_threaded_blas() if n_blocks > 1 and self._needs_blas() else nullcontext()
+
+    def _needs_blas(self) -> bool:
+        """Whether the fitted map, or one inside it, is applied with products of matrices."""
+        values = [value for name, value in vars(self).items() if name.endswith("_")]
+        parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
+        return self._applied_by_blas or any(isinstance(part, CalibrationMap) and part._needs_blas() for part in parts)
 
     def predict(self, scores: Any) -> NDArray[Any]:
         """Most probable class of each row."""
@@ -298,9 +325,8 @@ class CalibrationMap(FittedMethods, BaseEstimator):  # type: ignore[misc]
 def _apply_to_chunk(
     chunk: NDArray[Any], first_row: int | str, fitted: CalibrationMap, settings: dict[str, Any], backend: str
 ) -> NDArray[Any]:
-    if not len(chunk):
-        return np.empty((0, fitted.n_classes_), Scores(chunk, False).dtype)
-    return fitted._apply(Rows(read_scores(chunk, first_row=first_row, **settings), backend=backend))
+    table = read_scores(chunk, first_row=first_row, may_be_empty=True, **settings)
+    return fitted._apply(Rows(table, backend=backend))
 
 
 class BinaryMap(CalibrationMap):
@@ -354,13 +380,8 @@ def mix_with_uniform(p: NDArray[np.float64], share: float) -> NDArray[np.float64
     return p
 
 
-def keep_argmax(given: NDArray[Any], out: NDArray[Any]) -> None:
-    """Repair rounding: where the largest entry of ``out`` is not that of ``given``, raise the winner just above it.
-
-    Mathematically the maps that call this keep the order of a row. In floating point a lead of one unit in the last
-    place can vanish in a softmax or a sum; then the entry that should win ties with, or falls just behind, another.
-    """
-    winner, found = winners(given), winners(out)
-    lost = np.flatnonzero(winner != found)
-    if lost.size:
-        out[lost, winner[lost]] = np.nextafter(out[lost, found[lost]], out.dtype.type(np.inf))
+def leave_out(mask: NDArray[np.bool_], out: NDArray[Any]) -> None:
+    """Give masked classes a probability of exactly 0 and renormalise their rows; all others stay as they are."""
+    rows = np.flatnonzero(mask.any(axis=1))
+    left = np.where(mask[rows], 0, out[rows])
+    out[rows] = left / left.sum(axis=1, keepdims=True)

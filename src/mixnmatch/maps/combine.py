@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
-from mixnmatch._engine.along_rows import row_sums, two_columns
+from mixnmatch._engine.along_rows import two_columns
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import BinaryMap, CalibrationMap, check_smoothing, mix_with_uniform
 from mixnmatch.maps.columns import Columns
 from mixnmatch.maps.external import binary_map
+from mixnmatch.maps.parameters import clone
 
 
 class _Shared(CalibrationMap):
     """What pooled and one-vs-all have in common: a binary map inside, normalised rows, smoothing."""
+
+    @property
+    def _fitted_by_blas(self) -> bool:  # type: ignore[override]
+        return bool(getattr(self.map, "_fitted_by_blas", True))
 
     _fitted: ClassVar[tuple[str, ...]] = ("map_", "mixing_")
 
@@ -55,7 +60,7 @@ class _Shared(CalibrationMap):
         raise NotImplementedError(type(self).__name__)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
-        inner = binary_map(clone(self.map, safe=False))
+        inner = binary_map(clone(self.map))
         inner._check_params()
         learned = inner._fit_columns(Columns(source, self._way(source.n_classes)))
         return {
@@ -69,13 +74,10 @@ class _Shared(CalibrationMap):
         if way == "positive":
             return mix_with_uniform(two_columns(g[:, 0]), self.mixing_)
         g = g.reshape(block.values.shape)
-        total = row_sums(g)
-        if total.min(initial=1.0) <= 0:  # nothing is known of such a row: leave it as it came
-            empty = total <= 0
-            g[empty] = block.probabilities()[empty]
-            total = row_sums(g)
-        g /= total[:, None]
-        return mix_with_uniform(g, self.mixing_)
+        if block.kernels.normalise(g, self.mixing_):  # nothing is known of rows of zeros: they stay as they came
+            empty = ~g.any(axis=1)
+            g[empty] = mix_with_uniform(block.probabilities()[empty].astype(np.float64), self.mixing_)
+        return g
 
 
 class Pooled(_Shared):

@@ -6,13 +6,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.folds import check_folds
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import InputOfPart, calibration_map
+from mixnmatch.maps.parameters import clone
 
 
 class Composition(InputOfPart):
@@ -81,9 +81,11 @@ class Composition(InputOfPart):
             raise ValueError(msg)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
-        first = calibration_map(clone(self.first, safe=False))._fit_source(source)
+        # The second map may have steps: what it sees must not depend on who computed the first one, to the last bit.
+        source = source.in_double()
+        first = calibration_map(clone(self.first))._fit_source(source)
         seen = source.through(first if self.cv is None else self._cross_fitted(source, first))
-        second = calibration_map(clone(self.second, safe=False))._fit_source(seen)
+        second = calibration_map(clone(self.second))._fit_source(seen)
         return {"first_": first, "second_": second}
 
     def _cross_fitted(self, source: Rows, whole: CalibrationMap) -> CrossFitted:
@@ -91,8 +93,7 @@ class Composition(InputOfPart):
         assert self.cv is not None
         rest = [source.fold(k, self.cv, keep=False, seed=self.random_state) for k in range(self.cv)]
         maps = [
-            calibration_map(clone(self.first, safe=False))._fit_source(part) if part.total_weight() > 0 else whole
-            for part in rest
+            calibration_map(clone(self.first))._fit_source(part) if part.total_weight() > 0 else whole for part in rest
         ]
         return CrossFitted(maps, self.random_state)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from mixnmatch._engine.block import Block
 from mixnmatch.maps.base import BinaryMap
 from mixnmatch.maps.combine import OneVsAll, Pooled
 from mixnmatch.maps.external import calibration_map
+from mixnmatch.maps.parameters import check_is_fitted
 from mixnmatch.maps.shared_function import SharedFunction
 
 __all__ = ["MapCurve", "MapLine", "map_curve"]
@@ -115,7 +115,7 @@ def map_curve(fitted: Any, *, classes: Sequence[Any] | None = None, n_points: in
     >>> [line.name for line in map_curve(ets).lines]
     ['ensemble', 'temperature 1.96', 'identity', 'uniform']
     """
-    check_is_fitted(fitted, "classes_")
+    check_is_fitted(fitted)
     if n_points < 2:
         msg = f"n_points must be at least 2, got {n_points!r}"
         raise ValueError(msg)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from mixnmatch._drawing import COLOURS, GREY, LINES, new_axes, without_frame
 from mixnmatch.maps.curve import MapCurve, map_curve
@@ -65,6 +64,8 @@ class MapDisplay:
         **options
             Of :func:`map_curve`: ``classes`` and ``n_points``.
         """
+        from sklearn.utils.validation import check_is_fitted
+
         check_is_fitted(estimator)
         pairs = getattr(estimator, "pairs_", None)
         if pairs is None:

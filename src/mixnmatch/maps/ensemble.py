@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine import kernels
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.passes import Shared, asked_backend
 from mixnmatch._engine.prepared import Prepared
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import SMALLEST_PROBABILITY
+from mixnmatch._engine.shared import Shared
 from mixnmatch.maps._solve import LEAST_MEAN, certify
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.columns import Columns, log_odds_parts
@@ -351,9 +351,8 @@ class _Members:
 
 
 def _statistic(source: Rows, family: Family) -> Callable[..., Array]:
-    """How the passes of one fit are made: so many of them that compiled kernels pay for being loaded early."""
-    backend = kernels.choose_backend(PASSES * source.n_entries, asked_backend())
-    fused = isinstance(family, LogisticFamily) and backend == "numba"
+    """How the passes of one fit are made."""
+    fused = isinstance(family, LogisticFamily) and source.backend == "compiled"
     return sigmoid_statistic if fused else ensemble_statistic
 
 
@@ -426,7 +425,7 @@ def sigmoid_statistic(kept: SharedParts, members: _Members, packed: Array) -> Ar
     theta, w = members.unpack(packed)
     beta = theta.shape[1] == 3
     full = theta if beta else theta[:, [0, 0, 1]]
-    compiled = kernels.load("numba")
+    compiled = kernels.load("compiled")
     rows = compiled.sigmoid_mixture_rows(kept.log_p, kept.log_not, kept.p, kept.y, full, w, members.loss)
     found = rows @ kept.weight
     in_theta = found[1 : 1 + full.size].reshape(full.shape)

@@ -26,11 +26,21 @@ from mixnmatch.maps._solve import (
 )
 from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
 from mixnmatch.maps.fitted import check_range, check_simplex
-from mixnmatch.maps.temperature import LOOK, check_loss, fit_beta, keep_informative, log_softmax
+from mixnmatch.maps.temperature import (
+    LOOK,
+    check_loss,
+    fit_beta,
+    keep_informative,
+    log_softmax,
+    rounded,
+    rounded_weights,
+)
 
 Vector = NDArray[np.float64]
 # What is certified of a fit to float32 scores.
 SINGLE = 1e-6
+# Relative rounding of sums over many samples.
+ROUNDING = 1e-12
 # Probabilities above this are mixed as they are, others through their logarithms.
 SMALLEST_MIXED = 1e-290
 # Nodes of the scan over beta, as multiples of the inverse temperature that is best for temperature scaling alone.
@@ -135,8 +145,8 @@ class EnsembleTemperatureScaling(CalibrationMap):
         # Sums of float32 rows hide smaller falls of the loss than their rounding.
         certify(type(self).__name__, best.residual, allowed=SINGLE if source.scores.dtype == np.float32 else CERTIFIED)
         return {
-            "beta_": best.beta,
-            "member_weights_": keep_informative(best.weights),
+            "beta_": rounded(best.beta),
+            "member_weights_": rounded_weights(keep_informative(best.weights)),
             "probability_floor_": floor,
             "loss_": best.value / source.total_weight(),
             "backend_": source.backend,
@@ -154,10 +164,15 @@ class EnsembleTemperatureScaling(CalibrationMap):
         mixed += w3 / u.shape[1]
         if mixed.min() > SMALLEST_MIXED:
             return np.asarray(np.log(mixed, out=mixed))
-        # Entries that underflow differ in their logarithms only.
+        # Entries that underflow differ in their logarithms only. Their rows alone are computed in another way: a row
+        # must not depend on those beside it.
+        few = mixed.min(axis=1) <= SMALLEST_MIXED
+        mixed[few] = 1.0
+        np.log(mixed, out=mixed)
         w1, w2, w3 = np.log(np.maximum(self.member_weights_, np.finfo(float).tiny))
-        mixed = np.logaddexp(w1 + log_softmax(self.beta_ * u), w2 + log_softmax(u))
-        return np.asarray(np.logaddexp(mixed, w3 - np.log(u.shape[1])))
+        low = np.logaddexp(w1 + log_softmax(self.beta_ * u[few]), w2 + log_softmax(u[few]))
+        mixed[few] = np.logaddexp(low, w3 - np.log(u.shape[1]))
+        return np.asarray(mixed)
 
 
 def _shares(u: Vector) -> Vector:
@@ -370,13 +385,17 @@ def _step(gradient: Vector, hessian: NDArray[np.float64], w: Vector) -> Vector:
     inside = _step_on_face(gradient, h, w, (1, 2, 3))
     if inside is not None and (w + inside[1:]).min() > 0:
         return inside
+    # Steps of the weights sum to 0 but for rounding. With the same number taken off all of their slopes, that rounding
+    # does not hide the fall that a short step brings.
+    reduced = gradient.copy()
+    reduced[1:] -= gradient[1:] @ w
     best, least = np.zeros(4), 0.0
     for size in (1, 2, 3):
         for face in combinations((1, 2, 3), size):
             step = _step_on_face(gradient, h, w, face)
             if step is None:
                 continue
-            value = float(gradient @ step + 0.5 * step @ h @ step)
+            value = float(reduced @ step + 0.5 * step @ h @ step)
             if value < least:
                 best, least = step, value
     return best
@@ -473,9 +492,12 @@ def _fit_nll(source: Rows, beta_ts: float, floor: float) -> Candidate:
     k = int(np.argmin(corners))
     corner = Candidate(beta_ts, np.eye(3)[k], float(corners[k]))
     best = min(fits, key=lambda fit: fit.value)
-    if corner.value < best.value - CERTIFIED * abs(best.value):  # a valley that the scan has missed
+    # Often the optimum is this corner, whose loss was added up in another way: more than rounding must tell them apart.
+    # A temperature that was found roughly is refined, as is a valley that the scan has missed.
+    rounding = ROUNDING * abs(best.value)
+    if corner.value < best.value - rounding:
         best = refined(source, corner, TOLERANCE)
-    return best if best.value <= corner.value else replace(corner, residual=best.residual)
+    return best if best.value <= corner.value + rounding else replace(corner, residual=best.residual)
 
 
 def _promising(starts: list[Candidate]) -> list[Candidate]:

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch.maps.base import BinaryMap, CalibrationMap
 from mixnmatch.maps.columns import Columns, take
+from mixnmatch.maps.parameters import clone
 
 
 def calibration_map(candidate: Any) -> CalibrationMap:
@@ -134,7 +134,7 @@ class ExternalBinary(BinaryMap):
 
 
 def _fit_external(estimator: Any, scores: NDArray[Any], labels: NDArray[np.intp], weight: Any) -> Any:
-    fresh = clone(estimator, safe=False)
+    fresh = clone(estimator)
     if weight is None:
         return fresh.fit(scores, labels) or fresh
     try:

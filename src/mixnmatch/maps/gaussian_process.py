@@ -119,6 +119,8 @@ class GaussianProcessCalibration(CalibrationMap):
     array([[0.79, 0.21]])
     """
 
+    _applied_by_blas = True
+
     _fitted: ClassVar[tuple[str, ...]] = (
         "beta_",
         "variance_",

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from mixnmatch._engine.scores import WIDEST
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.combine import OneVsAll
 from mixnmatch.maps.composition import Composition
 from mixnmatch.maps.logistic import PlattScaling
+from mixnmatch.maps.parameters import check_is_fitted
 
 Array = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ def inverse(fitted: CalibrationMap, p: Any) -> Any:
 
     See :meth:`CalibrationMap.inverse`.
     """
-    check_is_fitted(fitted, "n_classes_")
+    check_is_fitted(fitted)
     wanted = np.asarray(p, dtype=np.float64)
     if not ((wanted >= 0) & (wanted <= 1)).all():
         msg = f"p must be probabilities from 0 to 1, got {p!r:.80}"

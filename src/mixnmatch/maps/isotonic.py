@@ -182,7 +182,7 @@ def _gaps(columns: Columns, positives: list[Positives], shape: str) -> list[Gaps
     source, way = columns.source, columns.way
     knots = [Knots(p.scores) for p in positives]
     many = source.n_entries > SEARCH_FROM * len(knots[0].values)
-    search = source.backend == "numba" and len(knots) == 1 and (many or source.weight is not None)
+    search = source.backend == "compiled" and len(knots) == 1 and (many or source.weight is not None)
     compiled = search and not source.chain
     # A compiled kernel does not need its whole block at once, and each block brings gaps of its own: let there be few.
     size = COUNT_BYTES if compiled else SORT_BYTES
@@ -222,7 +222,7 @@ def _block_gaps(block: Block, way: str, knots: list[Knots], shape: str, search: 
 
 def _pieces(block: Block) -> Iterator[Block]:
     """A block, for compiled kernels in pieces that fit the cache: each row's probabilities depend on the row alone."""
-    if block.backend != "numba":
+    if block.backend != "compiled":
         yield block
         return
     for start, stop in row_ranges(len(block.values), block.values[:1].nbytes, block_bytes=CACHE_BYTES):

@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from mixnmatch._engine.along_rows import picked, winners
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import InputOfPart, calibration_map
+from mixnmatch.maps.parameters import clone
 
 
 class KeepWinner(InputOfPart):
@@ -86,7 +86,7 @@ class KeepWinner(InputOfPart):
             raise ValueError(msg)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
-        return {"map_": calibration_map(clone(self.map, safe=False))._fit_source(source)}
+        return {"map_": calibration_map(clone(self.map))._fit_source(source)}
 
     def _proba(self, block: Block) -> NDArray[Any]:
         return keep_winner(block.winner, self.map_._proba(block), logarithms=False)

@@ -35,6 +35,8 @@ class SoftmaxLinear(CalibrationMap):
     so that all penalties at infinity give temperature scaling.
     """
 
+    _applied_by_blas = True
+
     _fitted: ClassVar[tuple[str, ...]] = ("weight_", "intercept_", "probability_floor_", "loss_")
     _full: ClassVar[bool] = False
     _shared: ClassVar[bool] = False

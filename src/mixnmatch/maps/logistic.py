@@ -30,6 +30,8 @@ class LogisticMap(BinaryMap):
     Subclasses say what the features are.
     """
 
+    _fitted_by_blas = False
+
     strictly_increasing = True
     injective = True
     _fitted: ClassVar[tuple[str, ...]] = ("coef_", "probability_floor_", "loss_")
@@ -102,7 +104,9 @@ class LogisticMap(BinaryMap):
         rows = self._problems(look, floor, np.zeros((look.n_problems, self._n_features)))
         flat = np.zeros((look.n_problems, self._n_features + 1))
         curvature = rows.total(logistic_statistic, flat, np.zeros((2, look.n_problems)), "nll")[2]
-        return np.asarray(curvature[:, :-1, -1] / curvature[:, -1:, -1])
+        low, high = look.source.total(_feature_ends, look.way, self, floor, combine=np.maximum)
+        # Of features that are all the same the mean must be that number, or rounding would pass for a spread.
+        return np.asarray(np.clip(curvature[:, :-1, -1] / curvature[:, -1:, -1], -low, high))
 
     def _start(self, look: Columns, rows: Prepared, targets: Array, centre: Array) -> tuple[Array, Array]:
         """Parameters to start from, and lower bounds.
@@ -182,6 +186,13 @@ def logistic_problems(block: Block, way: str, which: LogisticMap, floor: float, 
     second = None if second is None else np.ascontiguousarray(second.T) - centre[:, 1:]
     weight = np.ones(first.shape[1]) if weight is None else weight
     return Problems(first, second, np.ascontiguousarray(positive.T), weight, block.kernels)
+
+
+def _feature_ends(block: Block, way: str, which: LogisticMap, floor: float) -> Array:
+    """Largest feature of each problem with its sign reversed, and as it is: 2 x K x P."""
+    tables = [table for table in which._features(block, way, floor) if table is not None]
+    ends = [[table.max(axis=0, initial=-np.inf) for table in (-features, features)] for features in tables]
+    return np.moveaxis(np.array(ends), 0, -1)
 
 
 def logistic_statistic(problems: Problems, theta: Array, targets: Array, loss: str) -> tuple[Array, Array, Array]:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.kernels.lookup import Piecewise
-from mixnmatch._engine.passes import add, single_threaded_blas
+from mixnmatch._engine.passes import add
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
+from mixnmatch._engine.shared import single_threaded_blas
 from mixnmatch.maps._solve import Point, Solution, certify, newton
 from mixnmatch.maps.columns import Columns, weighted_count
 from mixnmatch.maps.combine import Pooled
@@ -85,6 +86,7 @@ class NormalisedIsotonic(Pooled):
 
     accuracy_preserving = True
     injective = True
+    _fitted_by_blas = True
     _fitted: ClassVar[tuple[str, ...]] = ("map_", "mixing_", "loss_")
 
     loss_: float
@@ -113,8 +115,7 @@ class NormalisedIsotonic(Pooled):
     def _check_fitted(self) -> None:
         super()._check_fitted()
         g = self.map_
-        shared = isinstance(g, Isotonic) and len(g.left_) == 1
-        if not shared or (np.diff(g.values_) < 0).any() or g.slopes_.min() <= 0:
+        if not isinstance(g, Isotonic) or len(g.left_) != 1 or (np.diff(g.values_) < 0).any() or g.slopes_.min() <= 0:
             msg = "a shared function that does not increase"
             raise ValueError(msg)
 

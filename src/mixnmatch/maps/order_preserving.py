@@ -109,7 +109,7 @@ class IntraOrderPreserving(CalibrationMap):
     accuracy_preserving = True
     injective = True
     _fitted: ClassVar[tuple[str, ...]] = ("beta_", "knots_", "slopes_", "probability_floor_", "loss_", "backend_")
-    _block_bytes: ClassVar[dict[str, int]] = {"numpy": 1 << 19, "numba": 1 << 19}  # several tables beside the block
+    _block_bytes: ClassVar[dict[str, int]] = {"numpy": 1 << 19, "compiled": 1 << 19}  # several tables beside the block
 
     beta_: float
     knots_: Array

@@ -22,6 +22,8 @@ class PiecewiseMap(BinaryMap):
     their own.
     """
 
+    _fitted_by_blas = False
+
     _smoothed_outside: ClassVar[bool] = True
     _fitted: ClassVar[tuple[str, ...]] = ("knots_", "values_", "slopes_", "left_", "offsets_")
 
@@ -89,15 +91,10 @@ class PiecewiseMap(BinaryMap):
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = dict(super().__getstate__())
-        state.pop("_made", None)
-        return state
+        return {name: value for name, value in self.__dict__.items() if name != "_made"}
 
     def _transform_columns(self, block: Block, way: str) -> NDArray[np.float64]:
         scores = take(block.probabilities(), way)
-        # Rounding can put a score a hair outside [0, 1], and a zero may carry a sign.
-        scores = np.abs(scores)
-        np.minimum(scores, scores.dtype.type(1), out=scores)
         out = np.empty(scores.shape)
         functions = self.functions()
         if len(functions) == 1:

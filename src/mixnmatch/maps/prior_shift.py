@@ -64,6 +64,8 @@ class PriorShift(CalibrationMap):
            [1. , 0. ]])
     """
 
+    _fitted_by_blas = False
+
     injective = True
 
     _follows_base_rate = False

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from inspect import signature
 from typing import Any
 
@@ -219,6 +218,8 @@ def register_map(kind: type[CalibrationMap], *, name: str, summary: str | None =
 @cache
 def _load_entry_points() -> None:
     """Maps of other packages: an entry point's name is the short name, its object the class."""
+    from importlib.metadata import entry_points
+
     for point in entry_points(group=ENTRY_POINTS):
         register_map(point.load(), name=point.name)
 

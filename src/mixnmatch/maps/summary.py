@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.passes import single_threaded_blas
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.shared import single_threaded_blas
 
 if TYPE_CHECKING:
     from mixnmatch.maps.base import CalibrationMap
@@ -44,6 +45,21 @@ class CalibrationSummary:
             msg = "the summary of the calibration set is not valid"
             raise ValueError(msg)
 
+    @classmethod
+    def of_cells(cls, mean_prediction: Array, cells: NDArray[np.int64], weights: Array) -> CalibrationSummary:
+        """A summary from its cells of positive weight, as files hold it: with many classes most are empty."""
+        size = len(mean_prediction) * CELLS
+        if cells.shape != weights.shape or cells.ndim != 1 or not ((cells >= 0) & (cells < size)).all():
+            msg = "the summary of the calibration set has cells that do not exist"
+            raise ValueError(msg)
+        counts = np.bincount(cells, weights, size).astype(np.float64)
+        return cls(mean_prediction, counts.reshape(-1, CELLS))
+
+    def nonzero(self) -> tuple[NDArray[np.int64], Array]:
+        """Cells of positive weight, counted class by class, and their weights."""
+        cells = np.flatnonzero(self.counts)
+        return cells.astype(np.int64), np.asarray(self.counts.ravel()[cells])
+
     @property
     def class_weights(self) -> Array:
         """Weight of each class in the calibration set."""
@@ -57,20 +73,20 @@ class CalibrationSummary:
 
 def summarise(fitted: CalibrationMap, source: Rows) -> CalibrationSummary:
     """Apply a fitted map to labelled samples, in one pass, and count."""
-    with single_threaded_blas():
-        predicted, counts = source.total(_statistic, fitted)
-    return CalibrationSummary(predicted / max(float(predicted.sum()), 1e-300), counts)
+    with single_threaded_blas() if fitted._needs_blas() else nullcontext():
+        predicted, place, weight = source.total(_statistic, fitted)
+    mean = predicted / max(float(predicted.sum()), 1e-300)
+    return CalibrationSummary.of_cells(mean, np.concatenate(place), np.concatenate(weight))
 
 
-def _statistic(block: Block, fitted: CalibrationMap) -> tuple[Array, Array]:
+def _statistic(block: Block, fitted: CalibrationMap) -> tuple[Array, list[NDArray[np.int64]], list[Array]]:
+    """Sum of the predictions, cells of positive weight, and their weights: lists, which are joined and not added up."""
     p = np.empty(block.values.shape, block.values.dtype)
     fitted._proba_into(block, p)
     weight = np.ones(len(p)) if block.weight is None else block.weight
-    n_classes = p.shape[1]
-    place = np.asarray(block.y) * CELLS + cells(p)
-    counts = np.bincount(place, weight, minlength=n_classes * CELLS).astype(np.float64).reshape(n_classes, CELLS)
-    # Within a block the precision of the scores is enough; blocks are added up in float64.
-    return (weight.astype(p.dtype, copy=False) @ p).astype(np.float64), counts
+    predicted = p.sum(axis=0, dtype=np.float64) if block.weight is None else np.einsum("i,ij->j", weight, p)
+    place, inverse = np.unique(np.asarray(block.y, np.int64) * CELLS + cells(p), return_inverse=True)
+    return predicted, [place], [np.bincount(inverse, weight, len(place)).astype(np.float64)]
 
 
 def cells(p: NDArray[Any]) -> NDArray[np.intp]:

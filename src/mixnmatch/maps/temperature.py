@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -73,6 +74,8 @@ class TemperatureScaling(CalibrationMap):
     array([[0.787, 0.213]])
     """
 
+    _fitted_by_blas = False
+
     accuracy_preserving = True
     injective = True
     _fitted: ClassVar[tuple[str, ...]] = ("beta_", "probability_floor_", "loss_", "bound_", "backend_")
@@ -107,7 +110,7 @@ class TemperatureScaling(CalibrationMap):
         fitted = fit_beta(source, self.loss, floor)
         certify(type(self).__name__, fitted.residual)
         return {
-            "beta_": fitted.beta,
+            "beta_": rounded(fitted.beta),
             "probability_floor_": floor,
             "loss_": fitted.loss,
             "bound_": fitted.bound,
@@ -126,6 +129,25 @@ def check_loss(loss: str) -> None:
     if loss not in LOSSES:
         msg = f'loss must be "nll" or "brier", got {loss!r}'
         raise ValueError(msg)
+
+
+# Significant bits that fitted numbers keep. Sums over rows agree to 50 bits or so however the rows are cut and whatever
+# computes them, so that rounding leaves the same number; a step function after the map then sees the same scores, and
+# the same ties, to the last bit.
+KEPT_BITS = 36
+
+
+def rounded(value: float) -> float:
+    """A fitted number without the bits that depend on the order of a sum."""
+    fraction, power = math.frexp(value)
+    return math.ldexp(round(math.ldexp(fraction, KEPT_BITS)), power - KEPT_BITS)
+
+
+def rounded_weights(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights of an ensemble without such bits; they still sum to 1, and zeros stay zeros."""
+    whole = np.round(np.ldexp(weights, KEPT_BITS))
+    whole[whole.argmax()] += 2.0**KEPT_BITS - whole.sum()
+    return np.asarray(np.ldexp(whole, -KEPT_BITS))
 
 
 # Weight that members which look at the scores keep between them in an ensemble, so that the order of a row survives.

@@ -25,6 +25,8 @@ class Identity(CalibrationMap):
         What sample weights mean.
     """
 
+    _fitted_by_blas = False
+
     accuracy_preserving = True
     injective = True
     _follows_base_rate = False
@@ -59,6 +61,8 @@ class Uniform(CalibrationMap):
     weights : {"frequency", "importance"}
         What sample weights mean.
     """
+
+    _fitted_by_blas = False
 
     _follows_base_rate = False
 

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from mixnmatch._engine.folds import check_folds
 from mixnmatch._engine.kernels.lookup import Piecewise
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import read_scores
 from mixnmatch.maps.columns import Columns, take, weighted_count
+from mixnmatch.maps.parameters import check_is_fitted
 from mixnmatch.maps.piecewise import PiecewiseMap, join_functions
 from mixnmatch.maps.score_table import SORTED_ENTRIES
 
@@ -124,7 +124,7 @@ class VennAbers(PiecewiseMap):
         scores : array of shape (n,) or (n, 2)
             As for :meth:`predict_proba`.
         """
-        check_is_fitted(self, "n_classes_")
+        check_is_fitted(self)
         if len(self.left_) != 1:
             msg = f"an interval is of one binary problem, but this map was fitted to {len(self.left_)}, one a class"
             raise ValueError(msg)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.labels import read_labels
-from mixnmatch._engine.passes import single_threaded_blas
 from mixnmatch._engine.scores import from_tensor, is_number
+from mixnmatch._engine.shared import single_threaded_blas
 from mixnmatch.monitoring import advice, process
 from mixnmatch.monitoring.alternatives import Alternatives, StepSums, log_alternative, log_probabilities, step_sums
 from mixnmatch.monitoring.intervals import ClassOffset, class_offsets, start_level
@@ -164,6 +164,8 @@ class Monitor:
             msg = f"the batch {source!r:.80} was counted before"
             raise ValueError(msg)
         p, y = self._read(scores, labels)
+        if not len(y):
+            return self.result()
         key = self._new_key() if step is None else (int(step) if isinstance(step, np.integer) else step)
         possible = p[np.arange(len(y)), y] > 0
         with single_threaded_blas():

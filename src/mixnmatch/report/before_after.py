@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from mixnmatch._engine.folds import fold_of
 from mixnmatch._engine.passes import row_ranges
@@ -23,6 +22,7 @@ from mixnmatch.evaluation.notion import Outcomes, default_notion
 from mixnmatch.evaluation.reliability import reliability_curve, worst_classes
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
+from mixnmatch.maps.parameters import clone
 from mixnmatch.report.data import ClassRow, Side
 from mixnmatch.selection.evaluation_set import EvaluationSet
 from mixnmatch.selection.results import MethodResult
@@ -197,7 +197,7 @@ def _one_class(p: NDArray[Any], labels: NDArray[np.intp], column: int, weight: A
 
 
 def _fit(unfitted: CalibrationMap, source: Rows) -> CalibrationMap:
-    return calibration_map(clone(unfitted, safe=False))._fit_source(source)
+    return calibration_map(clone(unfitted))._fit_source(source)
 
 
 def _cross_fitted(

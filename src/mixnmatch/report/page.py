@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections.abc import Callable
 from html import escape
 from importlib import resources
 from typing import Any
 
+from mixnmatch._html import closed_page
 from mixnmatch.report import decisions, figures, svg, tables
 from mixnmatch.report.data import ReportData
 from mixnmatch.report.formats import count, number, percent, span
@@ -69,37 +67,15 @@ def render(data: ReportData) -> str:
 
 def whole_page(heading: str, body: str, hover: dict[str, Any]) -> str:
     """A page with the report's style and script, that may not load anything."""
-    style, script = _asset("report.css"), _asset("report.js")
-    policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy, quote=True)}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
-        f'<title>{escape(heading)}</title>\n<link rel="icon" href="data:,">\n<style>{style}</style>\n</head>\n<body>\n'
-        '<a class="skip" href="#verdict">Skip to the verdict</a>\n'
-        f'{body}\n<div id="tip" aria-hidden="true" hidden></div>\n'
-        f'<script type="application/json" id="report-data">{safe_json({"hover": hover})}</script>\n'
-        f"<script>{script}</script>\n</body>\n</html>\n"
-    )
+    skip = '<a class="skip" href="#verdict">Skip to the verdict</a>'
+    content = f'{skip}\n{body}\n<div id="tip" aria-hidden="true" hidden></div>'
+    data = {"report-data": {"hover": hover}}
+    return closed_page(heading, content, style=asset("report.css"), script=asset("report.js"), data=data)
 
 
-def safe_json(value: Any) -> str:
-    """JSON that cannot end the element it is in, nor start another."""
-    text = json.dumps(value, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Text of a file that pages are made of."""
     return resources.files("mixnmatch.report").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def _hash(content: str) -> str:
-    digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-    return f"'sha256-{digest}'"
 
 
 def _header(data: ReportData) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from mixnmatch._engine import door
 from mixnmatch._engine.folds import check_folds, fold_of
@@ -18,6 +17,7 @@ from mixnmatch.evaluation._bounded import NOT_NEGATIVE, PROPORTION, SQUARED_ERRO
 from mixnmatch.evaluation._means import check_confidence
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
+from mixnmatch.maps.parameters import clone
 from mixnmatch.selection.evaluation_set import EvaluationSet, LossTable, SampleLosses, read_evaluation
 from mixnmatch.selection.methods import Methods, build_methods, check_labels, default_methods
 from mixnmatch.selection.results import Comparison, MethodResult
@@ -164,7 +164,7 @@ def _predict(
     """Predictions for the samples evaluated on, seconds of a fit, and a fitted map (the last one)."""
     if not crossed:
         began = time.perf_counter()
-        fitted = calibration_map(clone(unfitted, safe=False))._fit_source(source)
+        fitted = calibration_map(clone(unfitted))._fit_source(source)
         return fitted.predict_proba(rows.given()), time.perf_counter() - began, fitted
     fold = fold_of(range(source.n_rows), cv, seed)[rows.index]
     seconds, predicted = [], np.empty((rows.n, source.n_classes))
@@ -176,7 +176,7 @@ def _predict(
             raise ValueError(msg)
         began = time.perf_counter()
         rest = source.fold(int(k), cv, keep=False, seed=seed)
-        fitted = calibration_map(clone(unfitted, safe=False))._fit_source(rest)
+        fitted = calibration_map(clone(unfitted))._fit_source(rest)
         seconds.append(time.perf_counter() - began)
         predicted[inside] = fitted.predict_proba(rows.given(inside))
     return predicted, float(np.mean(seconds)), fitted

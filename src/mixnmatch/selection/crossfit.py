@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import clone
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import row_ranges, run_blocks
@@ -16,6 +15,7 @@ from mixnmatch._engine.scores import SMALLEST_PROBABILITY, Scores
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.composition import Composition, CrossFitted
 from mixnmatch.maps.keep_winner import keep_winner
+from mixnmatch.maps.parameters import clone
 from mixnmatch.selection.stacking import Array, LogLoss, Objective, SquaredError
 
 # Tables of up to so many entries are kept in memory between stages; larger ones are read through the maps each time.

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
+from mixnmatch.maps.parameters import clone
 from mixnmatch.selection.evaluation_set import EvaluationSet, read_evaluation
 from mixnmatch.selection.methods import Methods, build_methods
 from mixnmatch.selection.text_table import table
@@ -33,6 +33,8 @@ FEWEST_SAMPLES = 32
 HELD_OUT = 1 / 3
 # A change by less than this share of the log loss is not worth the labels.
 WORTHWHILE = 1e-3
+# A smaller change of the log loss is printed as "less than" this.
+SMALLEST_SHOWN = 0.0001
 
 Progress = Callable[[int, int, str], None]
 
@@ -113,7 +115,10 @@ class Outlook:
         step = f"going from {self.sizes[0]} to {self.sizes[1]} samples" if len(self.sizes) == 2 else "the last increase"
         spread = "" if math.isnan(self.standard_error) else f" (standard error {self.standard_error:.4f})"
         way = "lowered" if self.last_gain > 0 else "raised"
-        change = f"{step} {way} the log loss of {self.method} by {abs(self.last_gain):.4f}{spread}"
+        size = f"by {abs(self.last_gain):.4f}{spread}"
+        if abs(self.last_gain) < SMALLEST_SHOWN:
+            way, size = "changed", f"by less than {SMALLEST_SHOWN}"
+        change = f"{step} {way} the log loss of {self.method} {size}"
         if self.verdict == "yes":
             return f"yes: {change}; the next such step should lower it by about {self.next_gain:.4f}"
         return f"{self.verdict}: {change}"
@@ -322,7 +327,7 @@ def _evaluate(unfitted: CalibrationMap, part: Rows, rows: EvaluationSet) -> tupl
     """Log loss, Brier score, accuracy and calibration error on other samples."""
     from mixnmatch.evaluation.error import calibration_error
 
-    fitted = calibration_map(clone(unfitted, safe=False))._fit_source(part)
+    fitted = calibration_map(clone(unfitted))._fit_source(part)
     p = fitted.predict_proba(rows.given())
     losses = rows.losses(p)
     means = [float(np.average(v, weights=rows.weight)) for v in (losses.nll, losses.brier, losses.right)]

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine import door
 from mixnmatch._engine.errors import InputError
-from mixnmatch._engine.passes import single_threaded_blas
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number, read_scores
+from mixnmatch._engine.shared import single_threaded_blas
 from mixnmatch._engine.weights import read_weight
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.composition import Composition

@@ -1,4 +1,4 @@
-"""The hot kernels, in two backends behind one signature: a NumPy reference and a fused, compiled one.
+"""The hot kernels, in two backends behind one signature: a NumPy reference and a fused one in C.
 
 Both modules offer
 
@@ -16,6 +16,12 @@ Both modules offer
     a piecewise linear function of every entry
 ``interpolate_columns_into(x, knots, values, slopes, left, offsets, out)``
     a piecewise linear function for each column
+``extremes(x)``
+    smallest and largest entry, smallest and largest sum of a row
+``winners(x)`` and ``keep_winners(given, out)``
+    column of the largest entry, and the repair of rounding where it has changed
+``label_rows(x, y, logits=...)``
+    p_y, log p_y, the squared error, the largest p and its column
 ``add_gaps(x, row_weight, knots, weight, score_sum, largest)``
     add the entries to what is known of each gap between sorted knots
 ``add_gaps_of_logits(x, y, row_weight, knots, weight)``
@@ -36,32 +42,35 @@ from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
 
-# Entries from which compiled kernels pay for being loaded (about half a second, once in a process).
-COMPILED_FROM = 1_500_000
+NUMPY, COMPILED = "numpy", "compiled"
 
 
 @cache
 def compiled_available() -> bool:
-    """Whether the extra `fast` is installed."""
-    return find_spec("numba") is not None
+    """Whether the kernels were compiled when the package was built."""
+    return find_spec("mixnmatch._engine.kernels._compiled") is not None
 
 
-def choose_backend(n_entries: int, asked: str = "auto") -> str:
-    """Name of the backend for work on ``n_entries`` scores, "numpy" or "numba"; nothing is loaded yet."""
-    if asked not in ("auto", "numpy", "numba"):
-        msg = f'backend must be "auto", "numpy" or "numba", got {asked!r}'
+def choose_backend(asked: str = "auto") -> str:
+    """Name of the backend, "numpy" or "compiled"; nothing is loaded yet."""
+    if asked == "auto":
+        return COMPILED if compiled_available() else NUMPY
+    if asked not in (NUMPY, COMPILED):
+        msg = f'backend must be "auto", "{NUMPY}" or "{COMPILED}", got {asked!r}'
         raise ValueError(msg)
-    if asked != "auto":
-        return asked
-    return "numba" if n_entries >= COMPILED_FROM and compiled_available() else "numpy"
+    if asked == COMPILED and not compiled_available():
+        msg = "the compiled kernels are not there: no C compiler was found when mixnmatch was installed"
+        raise ValueError(msg)
+    return asked
 
 
+@cache
 def load(backend: str) -> ModuleType:
     """The kernels of a backend."""
-    if backend == "numba":
-        from mixnmatch._engine.kernels import _numba
+    if backend == COMPILED:
+        from mixnmatch._engine.kernels import compiled
 
-        return _numba
+        return compiled
     from mixnmatch._engine.kernels import _numpy
 
     return _numpy

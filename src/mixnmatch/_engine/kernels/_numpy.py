@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.along_rows import row_maxima, row_sums
+from mixnmatch._engine.along_rows import row_maxima, row_sums, winners
 from mixnmatch._engine.kernels.lookup import Knots, Piecewise, positions
 
 Block = NDArray[Any]
@@ -74,6 +74,65 @@ class _Table:
         p: Block = np.exp(self.values * self.values.dtype.type(beta))
         p /= self.sum(p)
         return p
+
+
+def extremes(x: Block) -> Rows:
+    """Smallest and largest entry, smallest and largest sum of a row; NaN if sums are undefined."""
+    with np.errstate(over="ignore", invalid="ignore"):  # huge numbers sum to an infinity, or to nothing
+        sums = row_sums(x)
+    return np.array([x.min(), x.max(), sums.min(), sums.max()], dtype=np.float64)
+
+
+def leads(x: Block) -> Rows:
+    """Entries less the largest of their row, in float64."""
+    return np.asarray(np.subtract(x, row_maxima(x)[:, None], dtype=np.float64))
+
+
+def normalise(g: Rows, share: float) -> int:
+    """Divide rows by their sum, in place, and make a share of them uniform; rows of zeros stay and are counted."""
+    total = row_sums(g)
+    empty = total == 0
+    g *= ((1 - share) / np.where(empty, 1.0, total))[:, None]
+    g += np.where(empty, 0.0, share / g.shape[1])[:, None]
+    return int(empty.sum())
+
+
+def _in_unit_interval(x: Block) -> Block:
+    """Rounding can put a probability a hair outside [0, 1], and a zero may carry a sign."""
+    x = np.abs(x)
+    return np.asarray(np.minimum(x, x.dtype.type(1), out=x))
+
+
+def keep_winners(given: Block, out: Block) -> None:
+    """Where the largest entry of a row of ``out`` is not that of ``given``, raise the winner just above it.
+
+    Mathematically, maps that preserve accuracy keep the order of a row. In floating point a lead of one unit in the
+    last place can vanish in a softmax or a sum; then the entry that should win ties with another or falls behind it.
+    """
+    winner, found = winners(given), winners(out)
+    lost = np.flatnonzero(winner != found)
+    if lost.size:
+        out[lost, winner[lost]] = np.nextafter(out[lost, found[lost]], out.dtype.type(np.inf))
+
+
+def label_rows(x: Block, y: Labels, *, logits: bool) -> Rows:
+    """Probability of the label and its logarithm, squared error, largest probability and its class."""
+    winner, rows = winners(x), np.arange(len(x))
+    p = x.astype(np.float64)
+    if logits:
+        p -= p[rows, winner][:, None]
+        at_label = p[rows, y]
+        np.exp(p, out=p)
+        total = p.sum(axis=1)
+        p /= total[:, None]
+        log_p = at_label - np.log(total)
+    else:
+        with np.errstate(divide="ignore"):
+            log_p = np.log(p[rows, y])
+    top, p_y = p[rows, winner], p[rows, y]
+    p[rows, y] = 0.0
+    rest = p.sum(axis=1) if logits else 1 - p_y
+    return np.stack([p_y, log_p, _dots(p, p) + rest * rest, top, winner.astype(np.float64)])
 
 
 def nll_rows(x: Block, y: Labels, beta: float) -> Rows:
@@ -254,7 +313,8 @@ def logistic_sums(
     slope *= weight
     curve *= weight
     out = np.zeros((len(first), 10))
-    out[:, 0], out[:, 3], out[:, 9] = value @ weight, slope.sum(axis=1), curve.sum(axis=1)
+    value *= weight
+    out[:, 0], out[:, 3], out[:, 9] = value.sum(axis=1), slope.sum(axis=1), curve.sum(axis=1)
     scaled = curve * first
     out[:, 1], out[:, 4], out[:, 6] = _dots(slope, first), _dots(scaled, first), scaled.sum(axis=1)
     if second is not None:
@@ -306,8 +366,8 @@ def _linear_sigmoid_into(x: Block, weight: Block, intercept: Block, out: Block) 
 
 
 def interpolate_into(x: Block, function: Piecewise, out: Block) -> None:
-    """Write out = function(x) for every entry of a contiguous block with entries in [0, 1]."""
-    lookup, flat, target = function.lookup(x.dtype), x.reshape(-1), out.reshape(-1)
+    """Write out = function(x) for every entry of a contiguous block of probabilities."""
+    lookup, flat, target = function.lookup(x.dtype), _in_unit_interval(x).reshape(-1), out.reshape(-1)
     for start in range(0, len(flat), _CHUNK):
         part = flat[start : start + _CHUNK]
         k = positions(part, function.knots, lookup)
@@ -324,6 +384,7 @@ def interpolate_columns_into(
     x: Block, knots: Rows, values: Rows, slopes: Rows, left: Rows, offsets: NDArray[np.int64], out: Block
 ) -> None:
     """Write out[:, k] = k-th function(x[:, k]): the functions are stored end to end, the k-th from offsets[k] on."""
+    x = _in_unit_interval(x)
     if len(x) <= _FEW:
         last = _last_knots(x, knots, offsets)
         np.copyto(out, values[last] + slopes[last] * (x - knots[last]))

@@ -18,7 +18,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.passes import engine, single_threaded_blas
+from mixnmatch._engine.passes import engine
+from mixnmatch._engine.shared import single_threaded_blas
 from mixnmatch._files import atomic_write
 from mixnmatch.evaluation import accuracy, brier_score, calibration_error, log_loss
 from mixnmatch.experiments.reproduce.loading import Data, load

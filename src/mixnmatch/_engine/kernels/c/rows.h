@@ -1,0 +1,581 @@
+/* Kernels that read rows of float or double; included once for each, with REAL and the suffix of its functions.
+
+   Every function takes n rows of `classes` entries, one after another. Results of a row depend on the row alone. */
+
+#define PASTE_(name, suffix) name##_##suffix
+#define PASTE(name, suffix) PASTE_(name, suffix)
+#define NAMED(name) PASTE(name, SUFFIX)
+#define EXP NAMED(exp)
+
+INLINE REAL NAMED(row_max)(const REAL *row, Size classes) {
+    REAL top = row[0];
+    SIMD(reduction(max : top))
+    for (Size j = 0; j < classes; j++) top = row[j] > top ? row[j] : top;
+    return top;
+}
+
+/* Entries of a row among which the largest is looked for one by one. */
+#define PIECE 64
+
+/* First place of the largest entry: the first piece that has it, and the place in that. */
+INLINE Size NAMED(row_winner)(const REAL *row, Size classes) {
+    Size start = 0, end = classes, winner = 0;
+    REAL top = row[0];
+    if (classes > PIECE) {
+        for (Size at = 0; at < classes; at += PIECE) {
+            Size size = classes - at < PIECE ? classes - at : PIECE;
+            REAL here = NAMED(row_max)(row + at, size);
+            if (here > top) top = here, start = at;
+        }
+        end = classes - start < PIECE ? classes : start + PIECE;
+        for (winner = start; winner < end && row[winner] != top;) winner++;
+        return winner < end ? winner : 0;
+    }
+    for (Size j = 1; j < classes; j++) {
+        winner = row[j] > top ? j : winner;
+        top = row[j] > top ? row[j] : top;
+    }
+    return winner;
+}
+
+/* Entries that are read twice while they are in the cache. */
+#define CACHED 4096
+
+/* Smallest and largest entry, and smallest and largest sum of a row; all NaN if some sum is. */
+FOR_ALL_PROCESSORS static void NAMED(extremes)(const REAL *x, Size n, Size classes, double *out) {
+    REAL low = x[0], high = x[0], least = INFINITY, most = -INFINITY;
+    int undefined = 0;
+    Size step = CACHED / classes > 0 ? CACHED / classes : 1;
+    for (Size start = 0; start < n; start += step) {
+        Size rows = n - start < step ? n - start : step;
+        const REAL *part = x + start * classes;
+        SIMD(reduction(min : low) reduction(max : high))
+        for (Size k = 0; k < rows * classes; k++) {
+            low = part[k] < low ? part[k] : low;
+            high = part[k] > high ? part[k] : high;
+        }
+        for (Size i = 0; i < rows; i++) {
+            const REAL *row = part + i * classes;
+            REAL sum = 0;
+            if (classes < 16)
+                for (Size j = 0; j < classes; j++) sum += row[j];
+            else {
+                SIMD(reduction(+ : sum))
+                for (Size j = 0; j < classes; j++) sum += row[j];
+            }
+            undefined |= !(sum == sum);
+            least = sum < least ? sum : least;
+            most = sum > most ? sum : most;
+        }
+    }
+    /* The sum of both infinities is NaN, too. */
+    out[0] = undefined ? NAN : (double)low;
+    out[1] = undefined ? NAN : (double)high;
+    out[2] = undefined ? NAN : (double)least;
+    out[3] = undefined ? NAN : (double)most;
+}
+
+/* out = x less the largest entry of its row. */
+FOR_ALL_PROCESSORS static void NAMED(leads_into)(const REAL *x, Size n, Size classes, double *out) {
+    for (Size i = 0; i < n; i++) {
+        const REAL *row = x + i * classes;
+        double top = NAMED(row_max)(row, classes);
+        SIMD()
+        for (Size j = 0; j < classes; j++) out[i * classes + j] = (double)row[j] - top;
+    }
+}
+
+FOR_ALL_PROCESSORS static void NAMED(winners)(const REAL *x, Size n, Size classes, Index *out) {
+    for (Size i = 0; i < n; i++) out[i] = NAMED(row_winner)(x + i * classes, classes);
+}
+
+/* Where the winner of a row of `out` is not that of `x`, raise the latter just above it; return how many. */
+FOR_ALL_PROCESSORS static Size NAMED(keep_winners)(const REAL *x, Size n, Size classes, REAL *out) {
+    Size lost = 0;
+    for (Size i = 0; i < n; i++) {
+        REAL *row = out + i * classes;
+        Size winner = NAMED(row_winner)(x + i * classes, classes), now = NAMED(row_winner)(row, classes);
+        if (winner != now) {
+            row[winner] = NEXT(row[now]);
+            lost++;
+        }
+    }
+    return lost;
+}
+
+/* Up to so many classes, LANES rows are worked on side by side: their own vectors would be too short. */
+#define LANES 16
+#define FEW 32
+#define FOR_LANES for (Size r = 0; r < LANES; r++)
+#define FOR_CLASSES for (Size j = 0; j < classes; j++)
+
+/* Up to LANES rows lying on their side, less their largest entries `top`; missing rows are copies of the first. */
+INLINE void NAMED(load_lanes)(const REAL *from, Size rows, Size classes, REAL u[FEW][LANES], REAL *top) {
+    FOR_LANES top[r] = -INFINITY;
+    FOR_CLASSES {
+        FOR_LANES u[j][r] = from[(r < rows ? r : 0) * classes + j];
+        FOR_LANES top[r] = u[j][r] > top[r] ? u[j][r] : top[r];
+    }
+    FOR_CLASSES FOR_LANES u[j][r] -= top[r];
+}
+
+/* out = w1 softmax(beta x) + w2 softmax(x) + w3, no entry below the smallest normal number. */
+INLINE void NAMED(few_mixture_into)(
+    const REAL *x, Size n, Size classes, REAL beta, REAL w1, REAL w2, REAL w3, REAL *out
+) {
+    REAL u[FEW][LANES], top[LANES], sum[LANES], plain[LANES], value[LANES];
+    for (Size i = 0; i < n; i += LANES) {
+        Size rows = n - i < LANES ? n - i : LANES;
+        REAL *to = out + i * classes;
+        NAMED(load_lanes)(x + i * classes, rows, classes, u, top);
+        FOR_LANES sum[r] = plain[r] = 0;
+        if (w2 > 0) FOR_CLASSES FOR_LANES plain[r] += EXP(u[j][r]);
+        FOR_CLASSES FOR_LANES sum[r] += EXP(beta * u[j][r]);
+        FOR_LANES sum[r] = w1 / sum[r];
+        if (w2 > 0) FOR_LANES plain[r] = w2 / plain[r];
+        FOR_CLASSES {
+            FOR_LANES value[r] = sum[r] * EXP(beta * u[j][r]) + w3;
+            if (w2 > 0) FOR_LANES value[r] += plain[r] * EXP(u[j][r]);
+            FOR_LANES value[r] = value[r] > TINY ? value[r] : TINY;
+            for (Size r = 0; r < rows; r++) to[r * classes + j] = value[r];
+        }
+    }
+}
+
+FOR_ALL_PROCESSORS static void NAMED(mixture_into)(
+    const REAL *x, Size n, Size classes, REAL beta, REAL w1, REAL w2, REAL w3, REAL *out
+) {
+    if (classes <= FEW && n >= LANES / 2) {
+        NAMED(few_mixture_into)(x, n, classes, beta, w1, w2, w3, out);
+        return;
+    }
+    for (Size i = 0; i < n; i++) {
+        const REAL *row = x + i * classes;
+        REAL *to = out + i * classes;
+        REAL top = NAMED(row_max)(row, classes), s = 0, t = 0;
+        SIMD(reduction(+ : s))
+        for (Size j = 0; j < classes; j++) {
+            to[j] = EXP(beta * (row[j] - top));
+            s += to[j];
+        }
+        REAL scale = w1 / s;
+        if (w2 > 0) {
+            SIMD(reduction(+ : t))
+            for (Size j = 0; j < classes; j++) t += EXP(row[j] - top);
+            REAL plain = w2 / t;
+            SIMD()
+            for (Size j = 0; j < classes; j++) to[j] = scale * to[j] + plain * EXP(row[j] - top) + w3;
+        } else {
+            SIMD()
+            for (Size j = 0; j < classes; j++) to[j] = scale * to[j] + w3;
+        }
+        SIMD()
+        for (Size j = 0; j < classes; j++) to[j] = to[j] > TINY ? to[j] : TINY;
+    }
+}
+
+INLINE void NAMED(few_nll_rows)(const REAL *x, const Index *y, Size n, Size classes, REAL beta, double *out) {
+    REAL u[FEW][LANES], top[LANES], s[LANES], s1[LANES], s2[LANES];
+    for (Size i = 0; i < n; i += LANES) {
+        Size rows = n - i < LANES ? n - i : LANES;
+        NAMED(load_lanes)(x + i * classes, rows, classes, u, top);
+        FOR_LANES s[r] = s1[r] = s2[r] = 0;
+        FOR_CLASSES FOR_LANES {
+            REAL e = EXP(beta * u[j][r]);
+            s[r] += e;
+            s1[r] += e * u[j][r];
+            s2[r] += e * u[j][r] * u[j][r];
+        }
+        for (Size r = 0; r < rows; r++) {
+            double mean = (double)s1[r] / s[r], at_label = (double)x[(i + r) * classes + y[i + r]] - top[r];
+            double variance = (double)s2[r] / s[r] - mean * mean;
+            out[i + r] = (double)beta * at_label - log((double)s[r]);
+            out[n + i + r] = at_label - mean;
+            out[2 * n + i + r] = variance > 0 ? variance : 0;
+        }
+    }
+}
+
+/* log p_y, x_y - E_p[x] and Var_p[x] at p = softmax(beta x), each a row of `out`. */
+FOR_ALL_PROCESSORS static void NAMED(nll_rows)(
+    const REAL *x, const Index *y, Size n, Size classes, REAL beta, double *out
+) {
+    if (classes <= FEW && n >= LANES / 2) {
+        NAMED(few_nll_rows)(x, y, n, classes, beta, out);
+        return;
+    }
+    for (Size i = 0; i < n; i++) {
+        const REAL *row = x + i * classes;
+        REAL top = NAMED(row_max)(row, classes), s = 0, s1 = 0, s2 = 0;
+        SIMD(reduction(+ : s, s1, s2))
+        for (Size j = 0; j < classes; j++) {
+            REAL u = row[j] - top, e = EXP(beta * u);
+            s += e;
+            s1 += e * u;
+            s2 += e * u * u;
+        }
+        double mean = (double)s1 / s, at_label = (double)row[y[i]] - top, variance = (double)s2 / s - mean * mean;
+        out[i] = (double)beta * at_label - log((double)s);
+        out[n + i] = at_label - mean;
+        out[2 * n + i] = variance > 0 ? variance : 0;
+    }
+}
+
+/* With dp = dp / dbeta: p_y, dp_y, sum p^2, sum p dp, sum dp^2, Var_p[x]; and with q = softmax(x), if `mixture`:
+   q_y, sum q^2, sum p q, sum q dp, sum q dp (x - E_p[x]). */
+FOR_ALL_PROCESSORS static void NAMED(brier_rows)(
+    const REAL *x, const Index *y, Size n, Size classes, REAL beta, int mixture, REAL *e, double *out
+) {
+    for (Size i = 0; i < n; i++) {
+        const REAL *row = x + i * classes;
+        REAL top = NAMED(row_max)(row, classes), s = 0, s1 = 0;
+        SIMD(reduction(+ : s, s1))
+        for (Size j = 0; j < classes; j++) {
+            REAL u = row[j] - top;
+            e[j] = EXP(beta * u);
+            s += e[j];
+            s1 += e[j] * u;
+        }
+        REAL mean = s1 / s, pp = 0, pd = 0, dd = 0, spread = 0;
+        SIMD(reduction(+ : pp, pd, dd, spread))
+        for (Size j = 0; j < classes; j++) {
+            REAL lead = row[j] - top - mean;
+            pp += e[j] * e[j];
+            pd += e[j] * e[j] * lead;
+            dd += e[j] * e[j] * lead * lead;
+            spread += e[j] * lead * lead;
+        }
+        double p_y = (double)e[y[i]] / s, square = (double)s * s;
+        out[i] = p_y;
+        out[n + i] = p_y * ((double)row[y[i]] - top - mean);
+        out[2 * n + i] = pp / square;
+        out[3 * n + i] = pd / square;
+        out[4 * n + i] = dd / square;
+        out[5 * n + i] = (double)spread / s;
+        if (!mixture) continue;
+        REAL t = 0, qq = 0, pq = 0, qd = 0, qdd = 0;
+        SIMD(reduction(+ : t, qq, pq, qd, qdd))
+        for (Size j = 0; j < classes; j++) {
+            REAL u = row[j] - top, f = EXP(u), lead = u - mean;
+            t += f;
+            qq += f * f;
+            pq += e[j] * f;
+            qd += e[j] * f * lead;
+            qdd += e[j] * f * lead * lead;
+        }
+        double cross = (double)s * t;
+        out[6 * n + i] = (double)EXP(row[y[i]] - top) / t;
+        out[7 * n + i] = qq / ((double)t * t);
+        out[8 * n + i] = pq / cross;
+        out[9 * n + i] = qd / cross;
+        out[10 * n + i] = qdd / cross;
+    }
+}
+
+/* out = softmax(weight * log_softmax(x) + intercept), with a number of each for every class. */
+FOR_ALL_PROCESSORS static void NAMED(vector_softmax_into)(
+    const REAL *x, Size n, Size classes, const REAL *weight, const REAL *intercept, REAL *out
+) {
+    for (Size i = 0; i < n; i++) {
+        const REAL *row = x + i * classes;
+        REAL *to = out + i * classes;
+        REAL top = NAMED(row_max)(row, classes), s = 0;
+        SIMD(reduction(+ : s))
+        for (Size j = 0; j < classes; j++) s += EXP(row[j] - top);
+        REAL total = (REAL)log((double)s);
+        SIMD()
+        for (Size j = 0; j < classes; j++) to[j] = weight[j] * ((row[j] - top) - total) + intercept[j];
+        top = NAMED(row_max)(to, classes), s = 0;
+        SIMD(reduction(+ : s))
+        for (Size j = 0; j < classes; j++) {
+            to[j] = EXP(to[j] - top);
+            s += to[j];
+        }
+        REAL scale = 1 / s;
+        SIMD()
+        for (Size j = 0; j < classes; j++) to[j] *= scale;
+    }
+}
+
+/* Rounding can put a probability a hair outside [0, 1], and a zero may carry a sign. */
+INLINE REAL NAMED(in_unit_interval)(REAL x) {
+    x = x < 0 ? -x : x;
+    return x < 1 ? x + (REAL)0 : 1;
+}
+
+/* A piecewise linear function of every entry in [0, 1]: values[k] + slopes[k] (x - knots[k]) from knot k on. The
+   leading bits of a number say between which knots to search. */
+FOR_ALL_PROCESSORS static void NAMED(interpolate_into)(
+    const REAL *x, Size n, Size shift, const int32_t *first, const int32_t *last, Size n_cells, const double *knots,
+    const double *values, const double *slopes, double left, double *out
+) {
+    for (Size i = 0; i < n; i++) {
+        REAL entry = NAMED(in_unit_interval)(x[i]);
+        BITS bits;
+        memcpy(&bits, &entry, sizeof bits);
+        Size cell = (Size)(bits >> shift); /* within the table, unless the entry is NaN */
+        cell = cell < 0 ? 0 : cell < n_cells ? cell : n_cells - 1;
+        int32_t low = first[cell], high = last[cell];
+        double v = entry;
+        while (low < high) {
+            int32_t middle = (low + high + 1) >> 1;
+            if (knots[middle] <= v) low = middle;
+            else high = middle - 1;
+        }
+        out[i] = low < 0 ? left : values[low] + slopes[low] * (v - knots[low]);
+    }
+}
+
+/* The same with a function for each column, stored end to end, that of column k from offsets[k] on. */
+static void NAMED(interpolate_columns_into)(
+    const REAL *x, Size n, Size classes, const double *knots, const double *values, const double *slopes,
+    const double *left, const int64_t *offsets, double *out
+) {
+    for (Size i = 0; i < n; i++)
+        for (Size j = 0; j < classes; j++) {
+            double v = NAMED(in_unit_interval)(x[i * classes + j]);
+            int64_t low = offsets[j] - 1, high = offsets[j + 1] - 1;
+            while (low < high) {
+                int64_t middle = (low + high + 1) >> 1;
+                if (knots[middle] <= v) low = middle;
+                else high = middle - 1;
+            }
+            out[i * classes + j] = low < offsets[j] ? left[j] : values[low] + slopes[low] * (v - knots[low]);
+        }
+}
+
+/* Add entries to the gaps between sorted knots: weight, sum of scores and largest score (where not NULL). */
+static void NAMED(add_gaps)(
+    const REAL *x, Size n, Size classes, const double *row_weight, Size shift, int64_t base, const int32_t *first,
+    const int32_t *last, Size n_cells, const double *knots, Size n_knots, double *weight, double *score_sum,
+    double *largest
+) {
+    for (Size i = 0; i < n; i++) {
+        double w = row_weight ? row_weight[i] : 1.0;
+        for (Size j = 0; j < classes; j++) {
+            REAL entry = x[i * classes + j];
+            BITS bits;
+            memcpy(&bits, &entry, sizeof bits);
+            int64_t cell = entry == 0 ? -base : (int64_t)(bits >> shift) - base; /* a zero may carry a sign */
+            int32_t low = 0, high;
+            if (cell >= (int64_t)n_cells) low = (int32_t)n_knots;
+            else if (cell >= 0) {
+                low = first[cell], high = last[cell];
+                while (low < high) {
+                    int32_t middle = (low + high) >> 1;
+                    if (knots[middle] <= entry) low = middle + 1;
+                    else high = middle;
+                }
+            }
+            weight[low] += w;
+            if (score_sum) score_sum[low] += w * entry;
+            if (largest && entry > largest[low]) largest[low] = entry;
+        }
+    }
+}
+
+INLINE double NAMED(log_sum)(const REAL *row, Size classes, double top) {
+    double total = 0;
+    SIMD(reduction(+ : total))
+    for (Size j = 0; j < classes; j++) total += exp_d((double)row[j] - top);
+    return log(total);
+}
+
+/* Add the weight of all entries of softmax(x) but the labels' to the gaps between knots, whose logarithms are known in
+   cells of equal width; rows in which rounding decides are left out and marked. The last cell takes the label. */
+FOR_ALL_PROCESSORS static void NAMED(add_gaps_of_logits)(
+    const REAL *x, const Index *y, Size n, Size classes, const double *row_weight, const double *logs, Size n_logs,
+    double low, double scale, const int32_t *first, const int32_t *last, Size n_cells, double doubt, int32_t *cells,
+    int32_t *searched, double *in_cell, double *weight, uint8_t *unsure
+) {
+    for (Size i = 0; i < n; i++) {
+        const REAL *row = x + i * classes;
+        double top = NAMED(row_max)(row, classes), total = NAMED(log_sum)(row, classes, top);
+        SIMD()
+        for (Size j = 0; j < classes; j++) {
+            double v = (((double)row[j] - top) - total - low) * scale + 1.0;
+            v = v > 0 ? v : 0;
+            cells[j] = (int32_t)(v < (double)n_cells - 1 ? v : (double)n_cells - 1);
+        }
+        cells[y[i]] = (int32_t)n_cells;
+        /* Most entries are in cells without knots: nothing here branches on them. */
+        Size count = 0;
+        for (Size j = 0; j < classes; j++) {
+            searched[count] = (int32_t)j;
+            count += first[cells[j]] != last[cells[j]];
+        }
+        int sure = 1;
+        for (Size k = 0; k < count; k++) {
+            double v = ((double)row[searched[k]] - top) - total;
+            int32_t a = first[cells[searched[k]]], b = last[cells[searched[k]]];
+            while (a < b) {
+                int32_t middle = (a + b) >> 1;
+                if (logs[middle] <= v) a = middle + 1;
+                else b = middle;
+            }
+            int near = (a > 0 && v - logs[a - 1] < doubt) || (a < (int32_t)n_logs && logs[a] - v < doubt);
+            if (near || (v < low && logs[0] < low)) sure = 0;
+            searched[k] = a;
+        }
+        unsure[i] = !sure;
+        if (!sure) continue;
+        double w = row_weight ? row_weight[i] : 1.0;
+        for (Size j = 0; j < classes; j++) in_cell[cells[j]] += w;
+        for (Size k = 0; k < count; k++) weight[searched[k]] += w;
+    }
+}
+
+/* Sums of exponentials below this have lost digits: they are taken relative to the largest. */
+#define UNDERFLOW 1e-290
+
+/* Logarithm of the sum of exponentials of all entries but one, also where they underflow. */
+static double NAMED(log_sum_of_others)(const REAL *row, Size classes, Size top) {
+    double second = -DBL_MAX, total = 0;
+    for (Size j = 0; j < classes; j++)
+        if (j != top && row[j] > second) second = row[j];
+    for (Size j = 0; j < classes; j++)
+        if (j != top) total += exp_d((double)row[j] - second);
+    return total > 0 ? second + log(total) : second;
+}
+
+/* log p and log(1 - p) of every entry, neither below `lowest`, of logits or of log-probabilities. */
+FOR_ALL_PROCESSORS static void NAMED(log_odds_into)(
+    const REAL *x, Size n, Size classes, int logits, double lowest, double *p, double *log_p, double *log_not
+) {
+    for (Size i = 0; i < n; i++) {
+        const REAL *row = x + i * classes;
+        Size top = NAMED(row_winner)(row, classes);
+        double shift = logits ? row[top] : 0, total = 0, rest = 0, *to = log_p + i * classes;
+        SIMD(reduction(+ : total))
+        for (Size j = 0; j < classes; j++) {
+            p[j] = exp_d((double)row[j] - shift);
+            total += p[j];
+        }
+        if (!logits) total = 1;
+        int large = p[top] > 0.5 * total;
+        if (large) {
+            p[top] = 0;
+            SIMD(reduction(+ : rest))
+            for (Size j = 0; j < classes; j++) rest += p[j];
+        }
+        shift += log(total);
+        SIMD()
+        for (Size j = 0; j < classes; j++) {
+            double v = (double)row[j] - shift;
+            to[j] = v > lowest ? v : lowest;
+        }
+        to = log_not + i * classes;
+        SIMD()
+        for (Size j = 0; j < classes; j++) {
+            double v = -twice_atanh(p[j] / (2.0 * total - p[j]));
+            to[j] = v > lowest ? v : lowest;
+        }
+        /* Next to 1 the difference 1 - p has no digits left: there it is the sum of the other entries. Not below 1/2,
+           where several entries may be equal and must stay so. */
+        if (!large) continue;
+        double v = rest >= UNDERFLOW ? log(rest / total) : NAMED(log_sum_of_others)(row, classes, top) - shift;
+        to[top] = v > lowest ? v : lowest;
+    }
+}
+
+/* The same for two classes given as logits. */
+FOR_ALL_PROCESSORS static void NAMED(log_odds_of_two_into)(
+    const REAL *x, Size n, double lowest, double *log_p, double *log_not
+) {
+    SIMD()
+    for (Size i = 0; i < n; i++) {
+        double lead = (double)x[2 * i] - x[2 * i + 1], size = fabs(lead), e = exp_d(-size);
+        double rest = log_1_plus(e);
+        double first = 0.5 * (lead - size) - rest, second = -0.5 * (lead + size) - rest;
+        first = first > lowest ? first : lowest;
+        second = second > lowest ? second : lowest;
+        log_p[2 * i] = log_not[2 * i + 1] = first;
+        log_p[2 * i + 1] = log_not[2 * i] = second;
+    }
+}
+
+/* Results of a row of logits: sums of the other classes' exponentials and of their squares, and that of the label. */
+INLINE void NAMED(label_row)(double u_y, double others, double squares, Size winner, Size n, double *out) {
+    double e_y = exp(u_y), total = others + e_y;
+    out[0] = e_y / total;
+    out[n] = u_y - log(total);
+    out[2 * n] = (squares + others * others) / (total * total);
+    out[3 * n] = 1 / total;
+    out[4 * n] = (double)winner;
+}
+
+INLINE void NAMED(few_label_rows)(const REAL *x, const Index *y, Size n, Size classes, double *out) {
+    REAL u[FEW][LANES], top[LANES];
+    double others[LANES], squares[LANES];
+    for (Size i = 0; i < n; i += LANES) {
+        Size rows = n - i < LANES ? n - i : LANES;
+        NAMED(load_lanes)(x + i * classes, rows, classes, u, top);
+        int32_t label[LANES], winner[LANES];
+        FOR_LANES others[r] = squares[r] = 0, winner[r] = -1;
+        FOR_LANES label[r] = (int32_t)y[i + (r < rows ? r : 0)];
+        FOR_CLASSES FOR_LANES winner[r] = winner[r] < 0 && u[j][r] == 0 ? (int32_t)j : winner[r];
+        FOR_CLASSES FOR_LANES {
+            double e = exp_d((double)u[j][r]) * (label[r] != (int32_t)j);
+            others[r] += e;
+            squares[r] += e * e;
+        }
+        for (Size r = 0; r < rows; r++)
+            NAMED(label_row)(u[label[r]][r], others[r], squares[r], winner[r], n, out + i + r);
+    }
+}
+
+/* What metrics read of a row: probability of the label and its logarithm, squared error (the label is subtracted first,
+   so that small errors keep their digits), largest entry and its place. */
+FOR_ALL_PROCESSORS static void NAMED(label_rows_of_logits)(
+    const REAL *x, const Index *y, Size n, Size classes, double *e, double *out
+) {
+    if (classes <= FEW && n >= LANES / 2) {
+        NAMED(few_label_rows)(x, y, n, classes, out);
+        return;
+    }
+    for (Size i = 0; i < n; i++) {
+        const REAL *row = x + i * classes;
+        Size label = (Size)y[i], winner = NAMED(row_winner)(row, classes);
+        double top = row[winner], others = 0, squares = 0;
+        SIMD()
+        for (Size j = 0; j < classes; j++) e[j] = exp_d((double)row[j] - top);
+        e[label] = 0;
+        SIMD(reduction(+ : others, squares))
+        for (Size j = 0; j < classes; j++) {
+            others += e[j];
+            squares += e[j] * e[j];
+        }
+        NAMED(label_row)((double)row[label] - top, others, squares, winner, n, out + i);
+    }
+}
+
+FOR_ALL_PROCESSORS static void NAMED(label_rows_of_probabilities)(
+    const REAL *x, const Index *y, Size n, Size classes, double *out
+) {
+    for (Size i = 0; i < n; i++) {
+        const REAL *row = x + i * classes;
+        Size winner = NAMED(row_winner)(row, classes);
+        double p_y = row[y[i]], squares = 0;
+        SIMD(reduction(+ : squares))
+        for (Size j = 0; j < (Size)y[i]; j++) squares += (double)row[j] * row[j];
+        SIMD(reduction(+ : squares))
+        for (Size j = (Size)y[i] + 1; j < classes; j++) squares += (double)row[j] * row[j];
+        out[i] = p_y;
+        out[n + i] = log(p_y);
+        out[2 * n + i] = squares + (1 - p_y) * (1 - p_y);
+        out[3 * n + i] = row[winner];
+        out[4 * n + i] = (double)winner;
+    }
+}
+
+#undef PASTE_
+#undef PASTE
+#undef NAMED
+#undef EXP
+#undef LANES
+#undef FEW
+#undef FOR_LANES
+#undef FOR_CLASSES
+#undef UNDERFLOW
+#undef CACHED
+#undef PIECE

@@ -1,0 +1,99 @@
+"""Settings of the whole process that are changed while some of our calls run, and put back when the last one ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
+from typing import Any, ClassVar
+from weakref import WeakSet
+
+
+class Shared:
+    """A context that changes something global: entered by the first thread that asks, left by the last.
+
+    Contexts of their own would restore what another thread had set if they overlap. Some, such as the limits of
+    threadpoolctl, must be left by the thread that entered them: with ``one_thread`` a thread of its own does both.
+    """
+
+    _all: ClassVar[WeakSet[Shared]] = WeakSet()
+
+    def __init__(self, make: Callable[[], AbstractContextManager[Any]], *, one_thread: bool = False) -> None:
+        self._make = make
+        self._one_thread = one_thread
+        self._reset()
+        Shared._all.add(self)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._context: AbstractContextManager[Any] | None = None
+        self._keeper: Any = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Be inside."""
+        with self._lock:
+            if self._users == 0:
+                self._run(self._enter)
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._users == 0:
+                    self._run(self._leave)
+
+    def _run(self, step: Callable[[], None]) -> None:
+        if not self._one_thread:
+            step()
+            return
+        if self._keeper is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._keeper = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mixnmatch-settings")
+        self._keeper.submit(step).result()
+
+    def _enter(self) -> None:
+        self._context = self._make()
+        self._context.__enter__()
+
+    def _leave(self) -> None:
+        if self._context is not None:
+            self._context.__exit__(None, None, None)
+            self._context = None
+
+    def _after_fork(self) -> None:
+        """In a child, none of the threads that were inside exists any more, and a lock may be held by one of them."""
+        with suppress(Exception):
+            self._leave()
+        self._reset()
+
+
+def _after_fork_in_child() -> None:
+    for context in Shared._all:
+        context._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+# Keeps BLAS to one thread while our own threads run blocks, so that the two do not compete for the cores.
+single_threaded_blas = Shared(lambda: _blas_controller().limit(limits=1, user_api="blas"), one_thread=True)
+
+
+@cache
+def _controller(scipy_is_loaded: bool) -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def _blas_controller() -> Any:
+    # SciPy brings a BLAS of its own: look again once it is there.
+    return _controller("scipy.linalg" in sys.modules)

@@ -1,0 +1,107 @@
+// Isotonic regression of 0/1 labels as a step function, one for each class or one for all entries (IRM).
+
+import { firstAbove, nextFloat } from "./numbers.js";
+
+// The paper's epsilon: what strictness adds to the slope everywhere.
+const STRICTNESS = 1e-9;
+// Softmax rounds differently on other machines and in Python. A knot computed from logits is put this many
+// floating-point numbers lower, so that the score it was made from is never below it.
+const ROUNDING_STEPS = 16;
+
+// A piecewise linear function: values[k] + slopes[k] (x - knots[k]) from knot k on, `left` before the first.
+//
+// `computed` says that the scores come out of a softmax or a division rather than from the file.
+export const fitSteps = (scores, positive, computed) => {
+  const order = Float64Array.from(scores).sort(); // all scores
+  const own = Float64Array.from(scores.filter((_, k) => positive[k])).sort(); // those of the positives
+  if (own.length === 0) return { knots: [0], values: [0], slopes: [0], left: 0 }; // a class without positives
+  // A block of the solution can only start at a positive. Groups: a positive, its ties, and all up to the next one.
+  const starts = [], positives = [], weights = [];
+  for (let k = 0; k < own.length; ) {
+    const next = firstAbove(own, own[k], k);
+    const from = firstBelowOrAt(order, own[k]);
+    const to = next < own.length ? firstBelowOrAt(order, own[next]) : order.length;
+    starts.push(computed ? lowered(own[k], from > 0 ? order[from - 1] : 0) : own[k]);
+    positives.push(next - k);
+    weights.push(to - from);
+    k = next;
+  }
+  const blocks = poolAdjacentViolators(positives, weights);
+  return {
+    knots: blocks.map((block) => starts[block.first]),
+    values: blocks.map((block) => Math.min(block.mean, 1)),
+    slopes: blocks.map(() => 0),
+    left: 0,
+  };
+};
+
+// How many of the sorted scores are below `value`.
+const firstBelowOrAt = (sorted, value) => {
+  let low = 0, high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+};
+
+// A number a little below `value`, but above the next smaller score.
+const lowered = (value, below) => {
+  if (!(value > 0)) return value;
+  const wanted = nextFloat(value, -ROUNDING_STEPS), middle = below + (value - below) / 2;
+  return wanted > below ? wanted : middle > below ? middle : value;
+};
+
+// Blocks of the non-decreasing means with the least squared error; blocks of equal means are one.
+//
+// Means are updated in the order of SciPy's isotonic_regression (forwards as far as possible, then backwards): where
+// means are equal but for rounding it decides, and both libraries should decide alike.
+const poolAdjacentViolators = (positives, weights) => {
+  const means = positives.map((count, k) => count / weights[k]), blocks = [];
+  for (let k = 0; k < means.length; k++) {
+    const block = { first: k, mean: means[k], weight: weights[k] };
+    const last = blocks[blocks.length - 1];
+    if (last && last.mean >= block.mean) {
+      blocks.pop();
+      let total = last.weight * last.mean + block.weight * block.mean;
+      const add = (mean, weight) => {
+        total += weight * mean;
+        block.weight += weight;
+        block.mean = total / block.weight;
+      };
+      block.first = last.first;
+      block.weight += last.weight;
+      block.mean = total / block.weight;
+      while (k + 1 < means.length && block.mean >= means[k + 1]) {
+        k++;
+        add(means[k], weights[k]);
+      }
+      while (blocks.length && blocks[blocks.length - 1].mean >= block.mean) {
+        const before = blocks.pop();
+        add(before.mean, before.weight);
+        block.first = before.first;
+      }
+    }
+    blocks.push(block);
+  }
+  return blocks;
+};
+
+// The paper's third step: g(a) + epsilon a.
+export const madeStrict = ({ knots, values, slopes, left }) => {
+  const first = knots[0] === 0;
+  const at = first ? knots : [0, ...knots], found = first ? values : [left, ...values];
+  return {
+    knots: at,
+    values: found.map((value, k) => value + STRICTNESS * at[k]),
+    slopes: (first ? slopes : [0, ...slopes]).map((slope) => slope + STRICTNESS),
+    left,
+  };
+};
+
+export const valueOf = ({ knots, values, slopes, left }, score) => {
+  const x = Math.min(Math.abs(score), 1);
+  const k = firstAbove(knots, x) - 1;
+  return k < 0 ? left : values[k] + slopes[k] * (x - knots[k]);
+};
