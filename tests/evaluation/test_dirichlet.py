@@ -64,7 +64,7 @@ def direct_product(p, y, h, norm, residual):
         return np.maximum(1 - (u / (3 * h)) ** 2, 0) ** 3
 
     target = np.eye(p.shape[1])[y] - (p if residual else 0)
-    curve, noise = np.zeros(p.shape), np.zeros(p.shape)
+    curve, noise, pairs = np.zeros(p.shape), np.zeros(p.shape), 0.0
     for j in range(len(p)):
         weight = np.ones(len(p))
         for column in range(p.shape[1]):
@@ -73,11 +73,13 @@ def direct_product(p, y, h, norm, residual):
         weight /= weight.sum()
         curve[j] = weight @ target - (0 if residual else p[j])
         noise[j] = weight**2 @ target**2
+        pairs += (1 - weight @ weight) / len(p)
     if not residual:
         return (np.abs(curve) ** norm).sum(axis=1).mean()
-    signal = max(1 - noise.sum() / (curve**2).sum(), 0)
+    power = max((curve**2 - noise).sum() / len(p) / pairs, 0)
     if norm == 2:
-        return signal * (curve**2).sum(axis=1).mean()
+        return power
+    signal = power / (power + noise.sum() / len(p))
     folded = foldnorm.mean(np.abs(signal * curve) / np.sqrt(signal * noise), scale=np.sqrt(signal * noise))
     return folded.sum(axis=1).mean() if signal > 0 else 0.0
 

@@ -138,6 +138,16 @@ def test_groups():
     np.testing.assert_allclose(few.count[0], 10)
 
 
+def test_few_values_are_fitted_exactly():
+    """Three values that are symmetric: the first cosine is a multiple of the slope, the second one must not be lost."""
+    z = np.repeat([0.25, 0.5, 0.75], 100_000)
+    truth = np.repeat([0.25, 0.6, 0.75], 100_000)
+    y = (np.random.default_rng(5).random(len(z)) < truth).astype(np.int8)
+    series = ResidualSeries.of(bin_linearly(z, y))
+    assert series.alive.sum() == 1
+    assert float(series.error()[0]) == pytest.approx(0.1 / 3, rel=0.05)
+
+
 def test_finds_a_curve_that_is_not_logistic():
     rng = np.random.default_rng(0)
     z = rng.random(400_000)

@@ -27,6 +27,8 @@ RESAMPLES: Final = 199
 FULL_RESAMPLES: Final = 99
 LABELS_A_CHUNK: Final = 100
 CURVES: Final = 200
+# How much the variance of the squared canonical error grows with it, in units of the noise.
+VARIANCE_GROWTH: Final = 6.0
 CLASSES_A_CHUNK: Final = 64
 
 
@@ -46,7 +48,9 @@ def infer_by_rows(
     by_class = metric.notion == "class-wise" and metric.norm != "max" and not isinstance(metric.estimator, Smooth)
     if metric.notion == "canonical" and isinstance(metric.estimator, ResidualKernel):
         width = "paper" if metric.estimator.bandwidth == "adaptive" else metric.estimator.bandwidth
-        smoother = ProductKernel(p, weight, bandwidth=width, kernel=metric.estimator.kernel)
+        # Rows are units: weights make for fewer of them.
+        units = None if weight is None else weight * (weight.sum() / (weight @ weight))
+        smoother = ProductKernel(p, units, bandwidth=width, kernel=metric.estimator.kernel)
         ends, p_value = canonical_inference(smoother, labels, int(metric.norm), rng, confidence=confidence)
         return inference.agreeing_interval(ends, value, p_value, confidence=confidence), p_value
     if not by_class:
@@ -109,8 +113,9 @@ def canonical_inference(
     The statistic is the excess Q of the squared smoothed residuals over their noise V, an estimate of the squared error
     S without bias. The p-value is its rank among those of labels drawn from the probabilities, which also give its
     variance :math:`\sigma^2` if S = 0. The variance grows with S: noise that is spread evenly over its degrees of
-    freedom, :math:`2 V^2 / \sigma^2` of them, makes it :math:`\sigma^2 (1 + 2 S / V)`. The possible S are those
-    with :math:`(Q - S)^2 \le q^2 \sigma^2 (1 + 2 S / V)`, with q the normal quantile. For d = 2 they are the interval.
+    freedom, :math:`2 V^2 / \sigma^2` of them, makes it :math:`\sigma^2 (1 + 2 S / V)`. But signal and noise are both
+    smooth, so that 6 takes the place of 2. The possible S are those with
+    :math:`(Q - S)^2 \le q^2 \sigma^2 (1 + 6 S / V)`, with q the normal quantile. For d = 2 they are the interval.
     For d = 1 the lower end is the estimate with the smallest of them, the upper end the largest error that the largest
     of them allows, :math:`\sqrt{L S}`. It is at least what Clopper and Pearson's intervals of the class frequencies
     allow.
@@ -124,7 +129,7 @@ def canonical_inference(
         parts.append(smoother.residuals(np.array(some)).excess)
     drawn = np.concatenate(parts)
     scale = inference.normal_quantile(0.5 + 0.5 * confidence) ** 2 * float(np.mean(drawn**2))
-    middle = excess + scale / noise
+    middle = excess + 0.5 * VARIANCE_GROWTH * scale / noise
     reach = np.sqrt(max(middle**2 - excess**2 + scale, 0.0))
     smallest, largest = max(middle - reach, 0.0), max(middle + reach, 0.0)
     n_classes = smoother.p.shape[1]
@@ -137,9 +142,7 @@ def canonical_inference(
 
 def _least_upper_end(smoother: ProductKernel, labels: NDArray[np.intp], norm: int, confidence: float) -> float:
     """Smallest canonical error of a model that misses the frequency of a class by as much as the data allow."""
-    n_classes = smoother.p.shape[1]
-    weight = smoother.weight
-    size = float(weight.sum() ** 2 / (weight @ weight))
+    n_classes, size = smoother.p.shape[1], float(smoother.weight.sum())
     most = 0.0
     for k in range(n_classes):
         rate, expected = smoother.mean((labels == k).astype(np.float64)), smoother.mean(smoother.p[:, k])

@@ -167,10 +167,11 @@ def product_kernel_error(
     the sample is as good a set of nodes as any.
 
     With ``residual``, :math:`\hat r(z) = \sum_i k_i (y_i - z_i)`, where the :math:`k_i` are the kernel weights divided
-    by their sum, has for each class the noise :math:`v = \sum_i k_i^2 (y_i - z_i)^2`. The share of signal is
-    :math:`\rho = (1 - \sum v / \sum \hat r^2)_+`, with sums over samples and classes. Read as a prior variance of the
-    residuals it makes them normal with mean :math:`\rho \hat r` and variance :math:`\rho v` a posteriori; the value is
-    the mean of the d-th power of that. For d = 2 this is :math:`(\sum \hat r^2 - \sum v)_+ / n`, which has no bias.
+    by their sum, has for each class the noise :math:`v = \sum_i k_i^2 (y_i - z_i)^2`. Less the noise, only products of
+    the residuals of two samples are left in the squares. For d = 2 the value is their mean, with sums over samples and
+    classes, :math:`S = (\sum \hat r^2 - \sum v)_+ / \sum (1 - \sum_i k_i^2)`. For d = 1 it is read as a prior
+    variance: with :math:`\rho = S / (S + \bar v)` the residuals are normal a posteriori, with mean
+    :math:`\rho \hat r` and variance :math:`\rho v`; the value is the mean of their absolute values.
     """
     if norm not in (1, 2):
         msg = f"norm must be 1 or 2 for the canonical calibration error, got {norm!r}"
@@ -185,11 +186,15 @@ def product_kernel_error(
 
 @dataclass(frozen=True)
 class SmoothedResiduals:
-    """Smoothed residuals of B sets of labels and their noise, (B, n, L), with the share of each sample."""
+    """Smoothed residuals of B sets of labels and their noise, (B, n, L), with the share of each sample.
+
+    ``independent`` is the share of pairs in the squares of kernel means that are of two samples.
+    """
 
     curve: Floats
     noise: Floats
     share: Floats
+    independent: float
 
     def _sums(self, parts: Floats) -> Floats:
         return np.asarray(np.einsum("bnl,n->b", parts, self.share))
@@ -201,12 +206,14 @@ class SmoothedResiduals:
 
     @property
     def excess(self) -> Floats:
-        """Sum over classes of the squared residuals less that of the noise, which may be negative."""
-        return self._sums(self.curve**2) - self.noise_power
+        """Mean over pairs of two samples of the product of their residuals: it has no noise on average."""
+        return (self._sums(self.curve**2) - self.noise_power) / max(self.independent, 1e-9)
 
     def errors(self, norm: int, power: Floats | None = None) -> Floats:
         """Noise-corrected errors; ``power`` replaces the estimate of the squared residuals, for each set of labels."""
         power = np.maximum(self.excess if power is None else power, 0.0)
+        if norm == 2:
+            return power
         signal = (power / np.maximum(power + self.noise_power, 1e-300))[:, None, None]
         return self._sums(mean_of_power(signal * self.curve, signal * self.noise, norm))
 
@@ -232,14 +239,17 @@ class ProductKernel:
         """Weighted mean over the samples."""
         return float(self.weight @ values / self.weight.sum())
 
-    def smooth(self, targets: Floats, *, squares: bool = False) -> tuple[Floats, Floats]:
+    def smooth(self, targets: Floats, *, squares: bool = False) -> tuple[Floats, Floats, Floats]:
         """Kernel means of targets (n, M) at each sample, and with ``squares`` the noise of independent targets.
+
+        Third, the sum of the squared weights of each mean.
 
         A sample without neighbours has no mean: it is that of the probabilities for as many columns as there are
         classes, 0 otherwise.
         """
         own = self.weight[:, None]
         mean, noise = np.empty(targets.shape), np.empty(targets.shape if squares else (0, 0))
+        squared_weights = np.ones(len(targets))
         for rows in _chunks(len(self.p)):
             product: Any = 1.0
             for column, width in enumerate(self._widths):
@@ -250,18 +260,21 @@ class ProductKernel:
             otherwise = 0.0 if squares else self.p[rows]
             mean[rows] = np.where(near, (product @ (targets * own)) / mass, otherwise)
             if squares:
-                noise[rows] = (product**2 @ (targets**2 * own)) / mass**2
-        return mean, noise
+                square = product**2
+                noise[rows] = (square @ (targets**2 * own)) / mass**2
+                squared_weights[rows] = np.where(near[:, 0], (square @ self.weight) / mass[:, 0] ** 2, 1.0)
+        return mean, noise, squared_weights
 
     def residuals(self, labels: NDArray[np.intp]) -> SmoothedResiduals:
         """Smoothed residuals of B sets of labels, (B, n), in one pass over pairs of samples."""
         n, n_classes = self.p.shape
         targets = np.repeat(-self.p[:, None, :], len(labels), axis=1)
         targets[np.arange(n), np.arange(len(labels))[:, None], labels] += 1.0
-        mean, noise = self.smooth(targets.reshape(n, -1), squares=True)
+        mean, noise, squared_weights = self.smooth(targets.reshape(n, -1), squares=True)
         shape = (n, len(labels), n_classes)
         ordered = [np.moveaxis(part.reshape(shape), 1, 0) for part in (mean, noise)]
-        return SmoothedResiduals(ordered[0], ordered[1], self.weight / self.weight.sum())
+        independent = 1.0 - self.mean(squared_weights)
+        return SmoothedResiduals(ordered[0], ordered[1], self.weight / self.weight.sum(), independent)
 
 
 def _product_widths(p: Floats, weight: Floats, bandwidth: float | str) -> Floats:

@@ -32,6 +32,7 @@ PLAIN_ODDS: Final = 0.01
 EVEN_ODDS: Final = 1.0
 # A column that is a combination of those before it, up to this part of its size, adds nothing.
 DEPENDENT: Final = 1e-6
+ALMOST_ZERO: Final = 1e-9
 # A group or node holds data if it has more than this share of the weight: less is rounding.
 EMPTY: Final = 1e-12
 ROUNDING: Final = 1e-9
@@ -129,12 +130,13 @@ def orthonormal(groups: Groups, deviation: Floats, logit: Floats) -> tuple[Float
         last, current = current, 2 * cosine * current - last
     columns *= np.sqrt(count)[..., None]
     size = np.sqrt((columns**2).sum(axis=-2))
-    short = columns.shape[-1] - columns.shape[-2]
-    if short > 0:
-        columns = np.concatenate([columns, np.zeros((len(columns), short, columns.shape[-1]))], axis=-2)
-    q, triangle = np.linalg.qr(columns)
+    size[:, 2:] = np.sqrt(total)  # a cosine may be 0 up to rounding at all of a few values
+    columns /= np.where(size > 0, size, 1.0)[:, None, :]
+    # A row of its own for each column: what is left of a dependent one is there, not in a direction that is still free.
+    own = np.broadcast_to(ALMOST_ZERO * np.eye(columns.shape[-1]), (len(columns), *2 * columns.shape[-1:]))
+    q, triangle = np.linalg.qr(np.concatenate([columns, own], axis=-2))
     diagonal = np.diagonal(triangle, axis1=-2, axis2=-1)
-    alive = (np.abs(diagonal) > DEPENDENT * np.maximum(size, 1e-300)).astype(np.float64)
+    alive = (np.abs(diagonal) > DEPENDENT).astype(np.float64)
     return np.asarray(q[:, : count.shape[-1]] * (np.sign(diagonal) * alive)[:, None, :]), alive
 
 
