@@ -205,6 +205,15 @@ def test_sure_and_wrong():
         series.error(norm=3)
 
 
+@pytest.mark.parametrize(("n", "tolerance"), [(12, 0.2), (52, 0.1), (1000, 0.02)])
+def test_certain_and_wrong_half_of_the_time(n, tolerance):
+    z = np.arange(n) % 2.0
+    y = (np.arange(n) // 2 % 2).astype(np.int8)
+    series = ResidualSeries.of(bin_linearly(z, y))
+    assert float(series.error()[0]) == pytest.approx(0.5, abs=tolerance)
+    assert float(series.error(debiased=True)[0]) == pytest.approx(0.5, abs=tolerance)
+
+
 @pytest.mark.parametrize("outcome", [0, 1])
 def test_outcomes_that_are_all_equal(outcome):
     z = np.random.default_rng(11).beta(1, 30, 50)

@@ -215,7 +215,8 @@ class SmoothedResiduals:
         if norm == 2:
             return power
         signal = (power / np.maximum(power + self.noise_power, 1e-300))[:, None, None]
-        return self._sums(mean_of_power(signal * self.curve, signal * self.noise, norm))
+        values = self._sums(mean_of_power(signal * self.curve, signal * self.noise, norm))
+        return np.where(power > 0, values, 0.0)
 
 
 class ProductKernel:

@@ -24,6 +24,8 @@ TERMS: Final = 32
 # below the usual size (rare events) sizes are smaller in proportion: what is usual moves log-odds by at most about 1.
 USUAL: Final = 0.15
 START_SIZES: Final = ((USUAL, 1.0), (0.5, 0.03))
+# A size of the logistic part that is not reduced: nothing is too far off to be found, such as certainty that is wrong.
+LARGE: Final = (1.0, 0.01)
 # Sizes and smoothness (the number of terms until their variance has fallen to 1/e) of the rest, with their odds.
 REST_SIZES: Final = ((0.1, 1.0), (0.2, 1.0), (0.4, 0.03))
 SMOOTHNESS: Final = (1.0, 4.0, 16.0)
@@ -160,8 +162,8 @@ class ResidualSeries:
        :math:`\rho_k = n \tau^2 w_k / (1 + n \tau^2 w_k)`; the start is shrunk likewise towards a = 0, b = 1.
     5. Sizes and smoothness are not known: the posterior is a mixture of models. The rest is 0, or of size 0.1 or 0.2
        (0.4 with small odds) and :math:`\kappa` 1, 4 or 16; the start is of size 0.15 (0.5 with small odds). For rare
-       events, where the standard deviation of an outcome is below 0.15, sizes are smaller in proportion. The
-       likelihoods of the models give their weights.
+       events, where the standard deviation of an outcome is below 0.15, these sizes are smaller in proportion; the
+       start also has a size of 1, with small odds, which is not. The likelihoods of the models give their weights.
 
     With growing n all :math:`\rho_k` go to 1. Sizes of 0.1 to 0.2 standard deviations of an outcome are calibration
     errors of about 0.03 to 0.08 where confidences are spread evenly.
@@ -227,8 +229,9 @@ class ResidualSeries:
     @cached_property
     def start_shrinkage(self) -> tuple[Floats, Floats]:
         """The same of the start, (P, sizes) both."""
-        size, odds = np.array(START_SIZES).T
-        ratio = self.groups.total * self.unit**2 * size**2
+        size, odds = np.array([*START_SIZES, LARGE]).T
+        scaled = np.where(np.arange(len(size)) < len(START_SIZES), self.unit, 1.0) * size
+        ratio = self.groups.total * scaled**2
         factor = ratio / (1 + ratio)
         return factor, 0.5 * factor * self.evidence[:, None] - np.log1p(ratio) + np.log(odds / odds.sum())
 
