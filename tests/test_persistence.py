@@ -198,6 +198,8 @@ OUT_OF_RANGE = {
     ("vector", "weight_"): [1e300, 1.0, 1.0],
     ("matrix", "intercept_"): [0.0, 0.0],
     ("iop", "slopes_"): [-1.0],
+    ("iop-context", "slopes_"): [[[-1.0]]],
+    ("iop-context", "context_knots_"): [[2.0, 1.0]],
     ("gpc", "deviation_"): [0.0],
     ("auto", "member_weights_"): [2.0],
 }

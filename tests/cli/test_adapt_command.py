@@ -92,7 +92,7 @@ def test_columns_are_matched_by_name(fitted, run):
 def test_doubts_are_warnings(fitted, run):
     run("fit", "named.npz", "-m", "ts", "-o", "ts.json")
     result = run("adapt", "ts.json", "--unlabelled", "new.npz", "-o", "new.json", "--json")
-    assert "warning: TemperatureScaling has no class biases" in result.stderr
+    assert "Warning: TemperatureScaling has no class biases" in result.stderr
     assert json.loads(result.stdout)["estimate"]["warnings"]
 
 
@@ -104,8 +104,8 @@ def test_doubts_are_warnings(fitted, run):
         (["--priors", "ant"], 2, "'ant' is not of the form CLASS=NUMBER."),
         (["--priors", "ant=x"], 2, "'ant=x' is not of the form CLASS=NUMBER."),
         (["--priors", "ant=.5,ant=.2"], 2, "class 'ant' is there twice."),
-        (["--priors", "dog=.5"], 1, "error: priors: there is no class 'dog'; the classes are 'ant', 'bee', 'cat'\n"),
-        (["--sampling", "ant=0"], 1, "error: sampling: the rate of class 'ant' is 0; rates must be positive\n"),
+        (["--priors", "dog=.5"], 1, "Error: priors: there is no class 'dog'; the classes are 'ant', 'bee', 'cat'\n"),
+        (["--sampling", "ant=0"], 1, "Error: sampling: the rate of class 'ant' is 0; rates must be positive\n"),
         (["--unlabelled", "missing.npz"], 1, "missing.npz"),
     ],
 )

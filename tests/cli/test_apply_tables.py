@@ -206,7 +206,7 @@ def test_fit_and_evaluate_from_standard_input(fitted, run):
     for given, message in ((b"", "there is nothing in it"), (b"a,b,label\n.1,x,a\n", "line 2 (row 0), column 'b'")):
         done = piped("evaluate", "-", given=given)
         assert done.exit_code == 1
-        assert done.stderr.startswith("error: standard input: ")
+        assert done.stderr.startswith("Error: standard input: ")
         assert message in done.stderr
 
 
@@ -228,7 +228,7 @@ def test_rounded_probabilities_are_taken_with_a_note(folder, run):
             file.write(",".join(f"{v:.3f}" for v in row) + f",{label}\n")
     done = run("evaluate", "r.csv", "--no-interval")
     assert done.exit_code == 0, done.stderr
-    assert done.stderr.count("warning: some rows of the scores sum to 1 only to within") == 1
+    assert done.stderr.count("Warning: some rows of the scores sum to 1 only to within") == 1
     done = run("evaluate", "r.csv", "--logits", "--no-interval")
     assert "so they are probably probabilities" in done.stderr
     assert "for probabilities pass --probs" in done.stderr

@@ -89,7 +89,7 @@ def refused(result, before, message):
     assert result.exit_code == 1
     line, rest = result.stderr.split("\n", maxsplit=1)
     assert rest == ""
-    assert line.startswith("error: ")
+    assert line.startswith("Error: ")
     assert message in line
     assert "unexpected" not in line
     assert sorted(os.listdir()) == before
@@ -142,7 +142,7 @@ def test_an_output_that_the_system_refuses_is_named_as_it_was_typed(wrong, run, 
 
     monkeypatch.setattr("os.open", refuse)
     result = run("fit", "val.npz", "--method", "ts", "-o", "out.json")
-    refused(result, wrong, "error: out.json: permission denied")
+    refused(result, wrong, "Error: out.json: permission denied")
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_fit_with_weights(files, run):
     assert mixnmatch.load("weighted.json").beta_ == pytest.approx(mixnmatch.load("repeated.json").beta_, rel=1e-9)
     np.savez("shares.npz", **archive, weights=weights / 1000)
     result = run("fit", "shares.npz", "-m", "ts", "-o", "shares.json")
-    assert result.stderr.count("warning: ") == 1
+    assert result.stderr.count("Warning: ") == 1
     assert "pass --importance" in result.stderr
     assert run("fit", "shares.npz", "-m", "ts", "--importance", "-o", "shares.json", "--force").stderr == ""
     result = run("fit", "val.npz", "-m", "ts", "--importance", "-o", "new.json")
@@ -102,12 +102,12 @@ def test_nothing_is_overwritten_without_force(files, run):
     for args in (["fit", "val.npz", "-o", "cal.json"], ["apply", "missing.json", "missing.npz", "-o", "out.npz"]):
         result = run(*args)
         assert result.exit_code == 1
-        assert result.stderr == f"error: {args[-1]}: exists already; pass --force to overwrite it\n"
+        assert result.stderr == f"Error: {args[-1]}: exists already; pass --force to overwrite it\n"
         assert Path(args[-1]).read_text() == "mine"
     assert run("fit", "val.npz", "-o", "cal.json", "--force").exit_code == 0
     assert run("apply", "cal.json", "test.npz", "-o", "out.npz", "--force").exit_code == 0
     result = run("fit", "val.npz", "-o", "cal.npz")
-    assert result.stderr == "error: cal.npz: cannot write '.npz' files; the name must end in .json\n"
+    assert result.stderr == "Error: cal.npz: cannot write '.npz' files; the name must end in .json\n"
 
 
 @pytest.mark.parametrize("ending", ["npz", "csv", "parquet", "npy"])
@@ -134,9 +134,9 @@ def test_apply_takes_what_the_map_was_fitted_on(files, run):
     assert run("apply", "cal.json", "l.npy", "-o", "out.npy").exit_code == 0
     np.testing.assert_array_equal(np.load("out.npy"), mixnmatch.load("cal.json").predict_proba(logits))
     result = run("apply", "cal.json", "p.npz", "-o", "x.npz")
-    assert result.stderr == "error: p.npz: holds probabilities, but cal.json was fitted on logits\n"
+    assert result.stderr == "Error: p.npz: holds probabilities, but cal.json was fitted on logits\n"
     result = run("apply", "cal.json", "four.npz", "-o", "x.npz")
-    assert result.stderr == "error: four.npz: has scores of 4 classes, but cal.json was fitted with 3\n"
+    assert result.stderr == "Error: four.npz: has scores of 4 classes, but cal.json was fitted with 3\n"
     assert not Path("x.npz").exists()
 
 
@@ -227,7 +227,7 @@ def test_evaluate_options(files, run):
     assert "Worst classes: " in run("evaluate", "test.npz", *args).stdout
     result = run("evaluate", "test.npz", "--bins", "10")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: the estimator 'kde-residual' has no option 'bins'")
+    assert result.stderr.startswith("Error: the estimator 'kde-residual' has no option 'bins'")
 
 
 def test_evaluate_with_a_map_shows_the_gain(files, run):
@@ -276,7 +276,7 @@ def test_wrong_values_name_the_file_and_the_row(folder, run, content, message):
     result = run("evaluate", "x.npz")
     assert result.exit_code == 1
     assert result.stdout == ""
-    assert result.stderr == f"error: x.npz: {message}\n"
+    assert result.stderr == f"Error: x.npz: {message}\n"
 
 
 def test_unnormalised_csv_mentions_the_option(folder, run):
@@ -315,7 +315,7 @@ def test_errors_of_the_program_are_one_line_too(files, run, monkeypatch):
     monkeypatch.setattr("mixnmatch.evaluation._evaluate.evaluate", fail)
     result = run("evaluate", "test.npz")
     assert result.exit_code == 1
-    assert result.stderr == "error: unexpected KeyError: 0; --debug shows where\n"
+    assert result.stderr == "Error: unexpected KeyError: 0; --debug shows where\n"
 
 
 def test_folder_that_cannot_be_written(files, run):
@@ -325,7 +325,7 @@ def test_folder_that_cannot_be_written(files, run):
         pytest.skip("the administrator may write anywhere")
     result = run("fit", "val.npz", "-m", "ts", "-o", "locked/cal.json")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: ")
+    assert result.stderr.startswith("Error: ")
     assert "permission denied" in result.stderr
     assert result.stderr.count("\n") == 1
 
@@ -337,7 +337,7 @@ def test_no_room_left_leaves_nothing_behind(files, run, monkeypatch):
     monkeypatch.setattr("mixnmatch._files.os.fsync", full)
     result = run("fit", "val.npz", "-m", "ts", "-o", "cal.json")
     assert result.exit_code == 1
-    assert result.stderr == "error: cal.json: no space left on device\n"
+    assert result.stderr == "Error: cal.json: no space left on device\n"
     assert sorted(path.name for path in files.iterdir()) == ["test.npz", "val.npz"]
 
 

@@ -114,7 +114,7 @@ def test_wrong_cost_files(run, files, content, message):
     Path("bad.csv").write_text(content, encoding="utf-8")
     result = run("decide", "test.npz", "--costs", "bad.csv", "--abstain", "1")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: bad.csv: ")
+    assert result.stderr.startswith("Error: bad.csv: ")
     assert message in result.stderr
 
 

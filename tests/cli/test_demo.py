@@ -50,4 +50,4 @@ def test_output_that_is_a_file(folder, run):
     (folder / "out").write_text("mine")
     result = run("demo", "--methods", "identity", "--output", "out")
     assert result.exit_code == 1
-    assert result.stderr == "error: out: is a file, not a folder\n"
+    assert result.stderr == "Error: out: is a file, not a folder\n"

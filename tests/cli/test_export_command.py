@@ -50,10 +50,10 @@ def test_a_classifier(saved, run):
     np.testing.assert_allclose(run_onnx("all.onnx", x), saved.predict_proba(x @ weight), rtol=0, atol=1e-6)
     result = run("export", "cal.json", "--classifier", "model.onnx", "--scores", "margin", "-o", "other.onnx")
     assert result.exit_code == 1
-    assert result.stderr == "error: the classifier has no tensor 'margin'; its outputs are ['logits']\n"
+    assert result.stderr == "Error: the classifier has no tensor 'margin'; its outputs are ['logits']\n"
     result = run("export", "cal.json", "--classifier", "cal.json", "-o", "other.onnx")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: cal.json is not an ONNX model")
+    assert result.stderr.startswith("Error: cal.json is not an ONNX model")
     assert not Path("other.onnx").exists()
 
 

@@ -78,10 +78,10 @@ def check(lines: list[list[str]]) -> None:
             assert code == {"SIGINT": "130", "SIGTERM": "143", "full": "1"}[how], f"{where}: {text}"
             assert left == "-", where
             assert text.count("|") == 1, f"{where}: {text}"
-            said = {"SIGINT": "interrupted", "SIGTERM": "terminated", "full": "error: "}[how]
+            said = {"SIGINT": "interrupted", "SIGTERM": "terminated", "full": "Error: "}[how]
             assert text.startswith(said), f"{where}: {text}"
             assert how != "full" or "too large" in text, text
-            assert how != "full" or text.startswith(("error: cal.json: ", "error: out")), text
+            assert how != "full" or text.startswith(("Error: cal.json: ", "Error: out")), text
 
 
 def test_fit(files):

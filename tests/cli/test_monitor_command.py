@@ -89,7 +89,7 @@ def test_errors_are_one_line_and_keep_what_was_counted(monitored, run):
     (monitored / "broken.npz").write_text("nothing")
     result = run("monitor", "cal.json", "a.npz", "broken.npz", "--state", "state.json")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: broken.npz")
+    assert result.stderr.startswith("Error: broken.npz")
     found = parsed(run("monitor", "cal.json", "b.npz", "--state", "state.json", "--json"))
     assert found["n_steps"] == 2
     rng = np.random.default_rng(0)

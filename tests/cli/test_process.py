@@ -24,7 +24,7 @@ def test_from_scores_to_calibrated_probabilities(files):
 
 def test_errors_are_one_line_and_exit_codes_tell_them_apart(folder):
     done = run("evaluate", "missing.npz")
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", "error: missing.npz: no such file\n")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "Error: missing.npz: no such file\n")
     assert run("fit", "missing.npz").returncode == 2  # no output was named
     done = run("evaluate", "missing.npz", "--debug")
     assert done.returncode == 1

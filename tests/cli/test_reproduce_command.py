@@ -69,7 +69,7 @@ def test_other_files_are_not_mixed_with(files, run):
 def test_no_such_manifest(folder, run):
     result = run("reproduce", "rows.toml", "-o", "out")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: rows.toml: no such file")
+    assert result.stderr.startswith("Error: rows.toml: no such file")
     assert len(result.stderr.splitlines()) == 1
 
 

@@ -41,10 +41,10 @@ def test_compare_on_another_file(files, run):
     assert "fitted on 400 samples, evaluated on 600 others" in result.stdout
     np.savez("probs.npz", probs=np.full((6, 3), 1 / 3), labels=[0, 1, 2, 0, 1, 2])
     result = run("compare", "val.npz", "--evaluation", "probs.npz")
-    assert result.stderr == "error: probs.npz: holds probabilities, but val.npz holds logits\n"
+    assert result.stderr == "Error: probs.npz: holds probabilities, but val.npz holds logits\n"
     np.savez("two.npz", logits=np.zeros((6, 2)), labels=[0, 1, 0, 1, 0, 1])
     result = run("compare", "val.npz", "--evaluation", "two.npz")
-    assert result.stderr == "error: two.npz: has 2 classes, but val.npz has 3\n"
+    assert result.stderr == "Error: two.npz: has 2 classes, but val.npz has 3\n"
 
 
 def test_columns_of_the_other_file_are_matched_by_name(files, run):
@@ -128,7 +128,7 @@ def test_labels_of_one_class_are_an_error(files, run, command):
     np.savez("one.npz", logits=np.random.default_rng(0).normal(size=(100, 3)), labels=np.ones(100, dtype=int))
     result = run(command, "one.npz", *(["-o", "r.html"] if command == "report" else []))
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: labels: all samples are of class '1'; methods can only be fitted")
+    assert result.stderr.startswith("Error: labels: all samples are of class '1'; methods can only be fitted")
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def test_two_runs_at_once_do_not_both_succeed(files):
     outcomes = [(*run.communicate(), run.returncode) for run in runs]
     assert sorted(code for *_, code in outcomes) == [0, 1, 1]
     for _, error, code in outcomes:
-        assert code == 0 or error == "error: cal.json: exists already; pass --force to overwrite it\n"
+        assert code == 0 or error == "Error: cal.json: exists already; pass --force to overwrite it\n"
     assert not list(Path().glob(".*.part"))
 
 

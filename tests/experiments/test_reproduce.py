@@ -382,7 +382,7 @@ def test_pages_escape_what_they_show():
     blocks = [Heading("a < b", 1), Grid(["x|y"], [["<b>"]], [[True]])]
     assert "<h1>a &lt; b</h1>" in to_html(blocks)
     assert "<b>&lt;b&gt;</b>" in to_html(blocks)
-    assert to_markdown(blocks) == "# a < b\n\n| x\\|y |\n| :-- |\n| **<b>** |\n"
+    assert to_markdown(blocks) == "# a &lt; b\n\n| x\\|y |\n| :-- |\n| **&lt;b&gt;** |\n"
 
 
 def test_methods_of_the_paper_are_fitted_as_in_the_paper():
@@ -418,3 +418,33 @@ def test_the_synthetic_study_runs_once(tmp_path, monkeypatch):
     text = to_markdown(study.study_blocks(tmp_path / "s", tmp_path))
     assert "the paper's KDE" in text
     assert json.loads((tmp_path / "s" / "settings.json").read_text())["repetitions"] == 3
+
+
+PARENT = """
+import os, subprocess, sys, time
+worker = "import os, time; from mixnmatch.experiments.reproduce.run import _end_with; _end_with(os.getppid()); "
+child = subprocess.Popen([sys.executable, "-c", worker + "print('ready', flush=True); time.sleep(100)"],
+                         stdout=subprocess.PIPE, text=True)
+child.stdout.readline()
+print(child.pid, flush=True)
+time.sleep(100)
+"""
+
+
+def test_workers_end_with_a_process_that_is_killed():
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    with parent.stdout:
+        worker = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return
+        if state == "Z":  # ended, and waiting for whoever takes in orphans here
+            return
+        time.sleep(0.2)
+    os.kill(worker, 9)
+    pytest.fail("the worker goes on")

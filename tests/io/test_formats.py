@@ -75,7 +75,7 @@ def test_a_format_from_outside_is_read_and_written_by_all(folder, request, how):
     np.testing.assert_array_equal(read_table("b.toy").scores, read_table("b.csv").scores)
     Path("bad.toy").write_text("{}")
     done = CliRunner().invoke(cli, ["evaluate", "bad.toy"])
-    assert done.stderr == "error: bad.toy: has no scores; if these are logits, pass --logits\n"
+    assert done.stderr == "Error: bad.toy: has no scores; if these are logits, pass --logits\n"
     with pytest.raises(FileError, match="pass logits=True"):
         read_table("bad.toy")
 

@@ -10,9 +10,9 @@ from mixnmatch.maps.order_preserving import (
     LEAST_SLOPE,
     IntraOrderPreserving,
     Nodes,
-    _bounded_minimum,
     _knots,
     _overlap,
+    bounded_minimum,
     brier_statistic,
     interpolate,
     nll_statistic,
@@ -95,7 +95,7 @@ def test_bounded_minimum_is_exact():
     for _ in range(20):
         a = rng.normal(size=(7, 4))
         q, b = a.T @ a, rng.normal(size=4)
-        x = _bounded_minimum(q, b, 0.1)
+        x = bounded_minimum(q, b, 0.1)
         slope = q @ x + b
         assert (x >= 0.1).all()
         assert (slope >= -1e-9).all()

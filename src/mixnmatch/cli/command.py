@@ -42,7 +42,7 @@ class DataError(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         """Print the line."""
-        echo(f"error: {self.format_message()}", err=True)
+        echo(f"Error: {self.format_message()}", err=True)
 
 
 class Command(click.Command):
@@ -145,7 +145,7 @@ class _Said:
         text = in_command_line_words(message)
         if text not in self.texts:
             self.texts.add(text)
-            echo(f"warning: {text}", err=True)
+            echo(f"Warning: {text}", err=True)
 
 
 def print_json(value: Any) -> None:

@@ -60,16 +60,6 @@ def plural(count: float, noun: str) -> str:
 
 
 @contextmanager
-def progress(label: str, total: int) -> Iterator[Callable[[], None]]:
-    """A bar on stderr if that is a terminal, and nothing otherwise; call what it gives after each step."""
-    if not sys.stderr.isatty() or total < 2:
-        yield lambda: None
-        return
-    with click.progressbar(length=total, label=label, file=sys.stderr) as bar:
-        yield lambda: bar.update(1)
-
-
-@contextmanager
 def reporting(label: str) -> Iterator[Callable[[int, int, str], None] | None]:
     """A function ``(done, total, what)`` that draws a bar on stderr, or ``None`` if that is not a terminal."""
     if not sys.stderr.isatty():

@@ -102,28 +102,25 @@ def command(
     reading: Reading,
 ) -> None:
     """Measure, before and after."""
-    from mixnmatch.cli.display import progress
     from mixnmatch.cli.inputs import aligned, load_map
     from mixnmatch.evaluation._evaluate import DEFAULT, FOR_TWO, evaluate
 
     map_ = None if map_file is None else load_map(map_file)
     table = reading.read(scores, like=map_)
-    with progress("Evaluating", 1) as step:
-        if map_ is not None and map_file is not None:
-            table = aligned(table, map_, map_file)
-        found = evaluate(
-            table.checked,
-            map=map_,
-            metrics=DEFAULT if table.n_classes > 2 else (*DEFAULT, *FOR_TWO),
-            notion=notion,
-            estimator=estimator,
-            norm=int(norm) if norm in ("1", "2") else norm,
-            bins=bins,
-            interval=interval,
-            confidence=confidence,
-            random_state=seed,
-        )
-        step()
+    if map_ is not None and map_file is not None:
+        table = aligned(table, map_, map_file)
+    found = evaluate(
+        table.checked,
+        map=map_,
+        metrics=DEFAULT if table.n_classes > 2 else (*DEFAULT, *FOR_TWO),
+        notion=notion,
+        estimator=estimator,
+        norm=int(norm) if norm in ("1", "2") else norm,
+        bins=bins,
+        interval=interval,
+        confidence=confidence,
+        random_state=seed,
+    )
     drift = None if map_ is None else _drift(table, map_)
     if as_json:
         print_json(_as_dict(table, found, map_file) | ({} if drift is None else {"score_drift": drift.to_dict()}))

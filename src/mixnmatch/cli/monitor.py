@@ -154,7 +154,7 @@ def _say(
         )
         return
     for path in skipped:
-        echo(f"warning: {path} was counted before and is skipped", err=True)
+        echo(f"Warning: {path} was counted before and is skipped", err=True)
     rows = [["step", "samples", "log loss", "expected", "e-value"]]
     rows += [
         [

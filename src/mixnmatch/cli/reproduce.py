@@ -132,7 +132,7 @@ def command(
         print_json({"output": str(output), "page": str(page), "units": outcome.units, "failed": failed, "files": files})
         return
     for one in failed:
-        echo(f"warning: {one['row']}: {one['method']} failed: {one['message']}", err=True)
+        echo(f"Warning: {one['row']}: {one['method']} failed: {one['message']}", err=True)
     echo(f"Ran {outcome.units} units. Wrote {page} and {len(outcome.files) - 1} other files.")
 
 

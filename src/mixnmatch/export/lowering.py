@@ -16,10 +16,12 @@ from mixnmatch._engine.scores import SMALLEST_PROBABILITY
 from mixnmatch.export.graph import GIVEN, OUTPUT, Graph, Tensor, log_softmax, softmax
 from mixnmatch.export.rows import GivenLogits, GivenProbabilities, GraphRows, Probabilities, Softmax
 from mixnmatch.export.search import CurveTables, PiecewiseTables
+from mixnmatch.maps._context_slopes import LOWEST
 from mixnmatch.maps.base import BinaryMap, CalibrationMap
 from mixnmatch.maps.binning import BayesianBinning, HistogramBinning
 from mixnmatch.maps.combine import OneVsAll, Pooled
 from mixnmatch.maps.composition import Composition
+from mixnmatch.maps.context import ContextualOrderPreserving
 from mixnmatch.maps.ensemble import FAMILIES, Ensemble, LogisticFamily
 from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
 from mixnmatch.maps.gaussian_process import GaussianProcessCalibration
@@ -208,6 +210,37 @@ def _shared_function_of_logs(fitted: Any, rows: GraphRows) -> GraphRows:
     value = index.looked_up_in(rows.graph.constant("deviation", deviation))
     rise = index.looked_up_in(rows.graph.constant("rise", np.diff(deviation)))
     return Softmax(rise * (s - cell) + value + x, rows.n_classes, positive=True)
+
+
+@lowering(ContextualOrderPreserving)
+def _contextual(fitted: ContextualOrderPreserving, rows: GraphRows) -> GraphRows:
+    graph, n_cells = rows.graph, len(fitted.knots_) - 1
+    x = log_softmax(_scaled(fitted, rows)[1])
+    slopes = graph.constant("slopes", fitted.slopes_[:, 0].mean(axis=0)[None])
+    if fitted.context_knots_.shape[1] > 1:
+        for m, context in enumerate(_contexts(x, rows.n_classes)):
+            knots = fitted.context_knots_[m]
+            above = context - graph.constant(f"context_{m}", knots[:-1])
+            rises = (above / graph.constant(f"width_{m}", np.diff(knots))).at_least(0.0).at_most(1.0)
+            change = np.diff(fitted.slopes_[m], axis=0) / len(fitted.slopes_)
+            slopes = rises.times_matrix(graph.constant(f"change_{m}", change)) + slopes
+    u = x
+    for j in range(n_cells):
+        upper, lower = (graph.constant(f"knot_{k}", fitted.knots_[k]) for k in (j, j + 1))
+        u = (slopes.column(j) - 1.0) * (x.at_least(lower).at_most(upper) - upper) + u
+    return Softmax(u, rows.n_classes, positive=True)
+
+
+def _contexts(x: Tensor, n_classes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The contexts of a :class:`ContextualOrderPreserving` for log-probabilities."""
+    x = x.at_least(LOWEST)
+    top = x.graph.constant("columns", np.arange(n_classes)).equals(x.argmax())
+    first, second = x.max(), top.choose(2 * LOWEST, x).max()
+    mean = (x.sum() - first) / float(n_classes - 1)
+    rest = top.choose(0.0, x - second)
+    p = top.choose(0.0, rest.exp())
+    total = p.sum()
+    return first - second, second - mean, total.log() - (p * rest).sum() / total
 
 
 @lowering(Composition)

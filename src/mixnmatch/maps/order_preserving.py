@@ -156,10 +156,8 @@ class IntraOrderPreserving(CalibrationMap):
     def _fit(self, source: Rows) -> dict[str, Any]:
         floor = source.probability_floor()
         beta = fit_beta(source, self.loss, floor).beta
-        every = Nodes.of(source.n_classes)
         rows = nll_statistic if self.loss == "nll" else brier_statistic
-        _, _, curvature = source.preview(LOOK).total(rows, every, floor, beta, np.zeros(every.count))
-        nodes = every.only(_knots(np.diag(curvature), self.n_knots))
+        nodes = curvature_knots(source, floor, beta, self.n_knots, rows)
         knots = nodes.positions
 
         def statistic(deviation: Array) -> Statistic:
@@ -355,6 +353,15 @@ def brier_statistic(block: Block, nodes: Nodes, floor: float, beta: float, devia
     return result
 
 
+def curvature_knots(
+    source: Rows, floor: float, beta: float, n_knots: int, statistic: Callable[..., Statistic] = nll_statistic
+) -> Nodes:
+    """At most ``n_knots`` nodes where the loss depends on the function, chosen on a part of the samples."""
+    every = Nodes.of(source.n_classes)
+    _, _, curvature = source.preview(LOOK).total(statistic, every, floor, beta, np.zeros(every.count))
+    return every.only(_knots(np.diag(curvature), n_knots))
+
+
 def _knots(curvature: Array, n_knots: int) -> NDArray[np.intp]:
     """Nodes that cut the square root of the curvature of the loss in the values at the nodes into equal parts."""
     matters = np.sqrt(np.maximum(curvature, 1e-12 * curvature.max() + 1e-300))
@@ -379,16 +386,16 @@ def _fit_slopes(statistic: Callable[[Array], Statistic], design: Array, ridge: f
 
     def step(point: Point) -> Array:
         linear = point.gradient - point.curvature @ point.theta
-        return _bounded_minimum(point.curvature, linear, LEAST_SLOPE) - point.theta
+        return bounded_minimum(point.curvature, linear, LEAST_SLOPE) - point.theta
 
     return newton(at, at(np.ones(design.shape[1])), step, weight=weight)
 
 
-def _bounded_minimum(matrix: Array, linear: Array, least: float) -> Array:
+def bounded_minimum(matrix: Array, linear: Array, least: float) -> Array:
     """Minimise x' matrix x / 2 + linear' x over x >= least, exactly."""
     from scipy.linalg import cholesky, solve_triangular
     from scipy.optimize import nnls
 
     root = cholesky(matrix)  # upper: root' root = matrix
     target = solve_triangular(root, -(linear + least * matrix.sum(axis=1)), trans="T")
-    return np.asarray(least + nnls(root, target)[0])
+    return np.asarray(least + nnls(root, target, maxiter=30 * len(target))[0])

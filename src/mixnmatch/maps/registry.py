@@ -27,6 +27,7 @@ CLASSES: dict[str, str] = {
     "BetaScaling": "mixnmatch.maps.logistic",
     "BiasCorrectedTemperatureScaling": "mixnmatch.maps.scaling",
     "Composition": "mixnmatch.maps.composition",
+    "ContextualOrderPreserving": "mixnmatch.maps.context",
     "DirichletScaling": "mixnmatch.maps.scaling",
     "Ensemble": "mixnmatch.maps.ensemble",
     "EnsembleTemperatureScaling": "mixnmatch.maps.ensemble_temperature",
@@ -127,6 +128,15 @@ def _keep_matrix(common: Options, options: Options) -> CalibrationMap:
     return made
 
 
+def _keep_context_matrix(common: Options, options: Options) -> CalibrationMap:
+    parts = {
+        "first": _make("ContextualOrderPreserving", **common),
+        "second": _make("StructuredMatrixScaling", **options),
+    }
+    made: CalibrationMap = _make("KeepWinner", map=_make("Composition", **parts))
+    return made
+
+
 def _after(first: str, second: Build) -> Build:
     def build(common: Options, options: Options) -> CalibrationMap:
         outer, inner = _parted(options, "cv", "random_state")
@@ -163,6 +173,7 @@ METHODS: dict[str, Method] = {
         Method("svs", _single("StructuredVectorScaling"), "structured vector scaling", 1),
         Method("sms", _single("StructuredMatrixScaling"), "structured matrix scaling", 2),
         Method("keep-sms", _keep_matrix, "structured matrix scaling that never changes the predicted class", 2),
+        Method("keep-context-sms", _keep_context_matrix, "iop-context, then sms; never changes the predicted class", 2),
         Method("isotonic", _one_vs_all, "isotonic regression, one-vs-all for many classes"),
         Method("histogram", _binary("HistogramBinning"), "histogram binning, one-vs-all for many classes"),
         Method("bbq", _binary("BayesianBinning"), "Bayesian binning into quantiles, one-vs-all", 1),
@@ -176,6 +187,9 @@ METHODS: dict[str, Method] = {
         Method("irm-ets", _after(_ETS, _irm), "ETS, then multi-class isotonic"),
         Method(
             "iop", _single("IntraOrderPreserving"), "intra order-preserving: one monotone function of log-scores", 1
+        ),
+        Method(
+            "iop-context", _single("ContextualOrderPreserving"), "as iop, with a function that depends on the sample", 1
         ),
         Method("gpc", _single("GaussianProcessCalibration"), "Gaussian-process calibration", 3),
         Method("auto", _single("Auto"), "cross-validated stack of maps and compositions", 3),

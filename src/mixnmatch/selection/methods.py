@@ -26,10 +26,10 @@ AUTO_TO = 400_000
 # a function of each class, a matrix of parameters, a stack of maps. Within a group by the number of parameters.
 SIMPLICITY = (
     "identity", "uniform", "ts", "ets", "ensemble-platt", "ensemble-beta",
-    "irm", "irm-normalised", "iop", "irm-ts", "irm-ets", "gpc",
+    "irm", "irm-normalised", "iop", "iop-context", "irm-ts", "irm-ets", "gpc",
     "platt-shrunk", "platt", "bcts", "svs", "vector", "beta-shrunk", "beta", "quadratic",
     "isotonic", "irova", "histogram", "bbq", "venn-abers", "spline", "kernel", "irova-ts", "irova-ets",
-    "keep-sms", "sms", "dirichlet", "matrix",
+    "keep-sms", "keep-context-sms", "sms", "dirichlet", "matrix",
     "auto",
 )  # fmt: skip
 # With two classes, Platt scaling has two parameters in all, and beta scaling three.

@@ -345,6 +345,7 @@ def _treats_classes_alike(fitted: Any) -> bool:
         maps.Pooled,
         maps.NormalisedIsotonic,
         maps.IntraOrderPreserving,
+        maps.ContextualOrderPreserving,
         maps.GaussianProcessCalibration,
     )
     return isinstance(fitted, alike)

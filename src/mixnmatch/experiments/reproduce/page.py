@@ -78,13 +78,14 @@ def to_markdown(blocks: Sequence[Block]) -> str:
     parts = []
     for block in blocks:
         if isinstance(block, Heading):
-            parts.append(f"{'#' * block.level} {block.text}")
+            parts.append(f"{'#' * block.level} {_without_html(block.text)}")
         elif isinstance(block, Text):
-            parts.append(block.text)
+            parts.append(_without_html(block.text))
         elif isinstance(block, Code):
             parts.append("\n".join(f"    {line}" for line in block.text.splitlines()))
         elif isinstance(block, Figure):
-            parts.append(f"![{block.caption}]({block.path})\n\n*{block.caption}*")
+            caption = _without_html(block.caption)
+            parts.append(f"![{caption}]({block.path})\n\n*{caption}*")
         else:
             parts.append(_markdown_grid(block))
     return "\n\n".join(parts) + "\n"
@@ -99,7 +100,12 @@ def _markdown_grid(grid: Grid) -> str:
 
 
 def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    return f"| {' | '.join(_without_html(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _without_html(text: str) -> str:
+    """A text in which names of data and models cannot add tags to a page that is made of the Markdown."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:1200px;padding:0 1rem;color:#1a1a1a}

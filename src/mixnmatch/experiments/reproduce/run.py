@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -154,7 +158,8 @@ def run(plan: Plan, cache: Path, *, jobs: int = 1, progress: Callable[[str], Pro
         with warnings.catch_warnings():
             # Large arrays make joblib replace a process now and then, which costs nothing but this.
             warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
-            for number, name in enumerate(parallel(delayed(_named)(*one, cache) for one in todo), start=1):
+            parent = os.getpid()
+            for number, name in enumerate(parallel(delayed(_named)(*one, cache, parent) for one in todo), start=1):
                 if tell is not None:
                     tell(number, len(todo), name)
         done += len(todo)
@@ -169,9 +174,24 @@ def _as_they_come(jobs: int) -> dict[str, str]:
     return {"return_as": "generator_unordered"} if able else {}
 
 
-def _named(unit: Unit, keys: Sequence[str], cache: Path) -> str:
+def _named(unit: Unit, keys: Sequence[str], cache: Path, parent: int) -> str:
+    _end_with(parent)
     run_unit(unit, keys, cache)
     return unit.entry.name
+
+
+@functools.cache
+def _end_with(parent: int) -> None:
+    """End this worker soon after the process that started it, even if that was killed; called once is enough."""
+    if os.getppid() != parent:  # a worker of a cluster, which others look after, or no worker at all
+        return
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="mixnmatch-parent").start()
 
 
 def collect(plan: Plan, cache: Path) -> tuple[list[Record], Failures]:
