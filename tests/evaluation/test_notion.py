@@ -66,7 +66,7 @@ def test_class_grid(table, monkeypatch):
     grid = notion.class_grid(read_scores(p), y, weight)
     for k in range(5):
         one = notion.one_class(p, y, k, weight)
-        expected = bin_linearly(one.z, one.y, one.weight, n_nodes=notion.CLASS_NODES)
+        expected = bin_linearly(one.z, one.y, one.weight)
         np.testing.assert_allclose(grid.count[k], expected.count, atol=1e-10)
         np.testing.assert_allclose(grid.outcome[k], expected.outcome, atol=1e-10)
 

@@ -97,7 +97,7 @@ def bin_linearly(z: Floats, y: NDArray[Any], weight: Floats | None = None, *, n_
     upper = np.zeros(2 * n_nodes)
     for start in range(0, len(z), ROWS_A_BLOCK):
         rows = slice(start, start + ROWS_A_BLOCK)
-        cell, fraction = _locate(z[rows], n_nodes)
+        cell, fraction = locate(z[rows], n_nodes)
         cell += n_nodes * y[rows].astype(np.intp)
         own = None if weight is None else weight[rows]
         full += np.bincount(cell, weights=own, minlength=2 * n_nodes)
@@ -108,7 +108,7 @@ def bin_linearly(z: Floats, y: NDArray[Any], weight: Floats | None = None, *, n_
 
 def bin_samples(z: Floats, y: NDArray[Any], *, n_nodes: int = FINEST) -> Grid:
     """Bin many samples of the same size, the rows of ``z`` and ``y`` (0 and 1): a grid of shape (samples, nodes)."""
-    cell, fraction = _locate(z, n_nodes)
+    cell, fraction = locate(z, n_nodes)
     size = len(z) * n_nodes
     index = cell + n_nodes * np.arange(len(z))[:, None]
     hit = y != 0
@@ -119,13 +119,13 @@ def bin_samples(z: Floats, y: NDArray[Any], *, n_nodes: int = FINEST) -> Grid:
     return Grid(_to_nodes(sums[0], sums[1]), _to_nodes(sums[2], sums[3]))
 
 
-def bin_columns(p: NDArray[Any], labels: NDArray[np.intp], weight: Floats | None, *, n_nodes: int) -> Grid:
+def bin_columns(p: NDArray[Any], labels: NDArray[np.intp], weight: Floats | None, *, n_nodes: int = FINEST) -> Grid:
     """Bin every column of ``p`` against "the label is this column": a grid of shape (columns, nodes).
 
     ``labels`` are columns of ``p``; a label outside of them (a class of another chunk) is a negative for all.
     """
     n_columns = p.shape[1]
-    cell, fraction = _locate(p, n_nodes)
+    cell, fraction = locate(p, n_nodes)
     size = n_columns * n_nodes
     each = None if weight is None else np.repeat(weight, n_columns)
     index = (cell + n_nodes * np.arange(n_columns)).ravel()
@@ -144,7 +144,8 @@ def bin_columns(p: NDArray[Any], labels: NDArray[np.intp], weight: Floats | None
     )
 
 
-def _locate(z: NDArray[Any], n_nodes: int) -> tuple[NDArray[np.intp], Floats]:
+def locate(z: NDArray[Any], n_nodes: int) -> tuple[NDArray[np.intp], Floats]:
+    """Cell of each confidence, numbered by its lower node, and how far it is on the way to the upper one."""
     position = z * np.float64(n_nodes - 1)
     cell: NDArray[np.intp] = position.astype(np.intp)
     np.minimum(cell, n_nodes - 2, out=cell)  # exactly 1 is the upper end of the last cell

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
+from mixnmatch.evaluation._local import LocalSmoother
 from mixnmatch.evaluation._means import check_confidence
 from mixnmatch.evaluation._problem import Problem
 from mixnmatch.evaluation.adaptive import MULTIPLES, residual_curve
 from mixnmatch.evaluation.decomposition import Isotonic, outcome_means, pool
+from mixnmatch.evaluation.estimators import ResidualKernel
 from mixnmatch.evaluation.histogram import BinSums, bin_sums
 from mixnmatch.evaluation.kde import Smoother, choose_bandwidth, fit_grid, rule_of_thumb
 from mixnmatch.evaluation.notion import Outcomes
@@ -88,12 +90,13 @@ def kernel_points(grid: Grid, inflation: float, band: Band, bandwidth: float | s
     if band.kind == "confidence":
         # Room for smoothing bias: a curve chosen among bandwidths gets the band of the narrowest of them.
         narrow = rule * MULTIPLES[0] if adaptive else used
-        reach = _kernel_reach(sample, x + curve, inflation, narrow, kernel, band)
+        smoother = LocalSmoother(narrow, sample, kernel, widen=adaptive)
+        reach = _kernel_reach(sample, x + curve, inflation, smoother, band)
         if adaptive:
             reach = _evened(reach, sample, rule, kernel)
         below = above = np.zeros_like(x)
         if band.simultaneous:  # a curve that is wrong in one place only is wrong: reach what the data say there
-            misfit = _misfit(sample, curve, narrow, kernel)
+            misfit = smoother.average(sample.residual - sample.count * curve)  # an estimate of its bias
             below, above = np.minimum(misfit, 0.0), np.maximum(misfit, 0.0)
         low, high = x + curve - reach + below, x + curve + reach + above
     else:
@@ -107,7 +110,7 @@ def kernel_points(grid: Grid, inflation: float, band: Band, bandwidth: float | s
             reach = reach * _critical(curves, reach, _inside(sample), band)
         low, high = x - reach, x + reach
     inside = _inside(sample)
-    error = float(np.abs(curve) @ sample.count / sample.count.sum())
+    error = float(ResidualKernel(bandwidth, kernel).on_grid(grid))
     value, low, high = (np.clip(part[inside], 0.0, 1.0) for part in (x + curve, low, high))
     share = np.maximum(sample.count[inside], 0.0) / sample.count.sum()
     return Points(x[inside], value, low, high, share, error, bandwidth=float(used))
@@ -118,25 +121,16 @@ def _inside(grid: Grid) -> slice:
     return slice(int(held[0]), int(held[-1]) + 1)
 
 
-def _kernel_reach(grid: Grid, probability: Floats, inflation: float, width: Floats, kernel: str, band: Band) -> Floats:
-    smoother = Smoother(width, grid.count.shape[-1], kernel)
+def _kernel_reach(grid: Grid, probability: Floats, inflation: float, smoother: LocalSmoother, band: Band) -> Floats:
     p = np.clip(probability, 0.0, 1.0)
     variance = inflation * np.maximum(grid.count, 0.0) * p * (1 - p)
-    support = np.maximum(smoother.value(grid.count), EMPTY * grid.total)
-    spread = np.sqrt(np.maximum(smoother.variance(variance), 0.0)) / support
+    spread = np.sqrt(smoother.variance(variance))
     reach = _normal(band.level)
     if band.simultaneous:
         rng = np.random.default_rng(band.seed)
         noise = np.sqrt(variance) * rng.standard_normal((SIMULATIONS, len(p)))
-        reach = max(reach, _critical(smoother.value(noise) / support, spread, _inside(grid), band))
+        reach = max(reach, _critical(smoother.average(noise), spread, _inside(grid), band))
     return np.asarray(spread * reach)
-
-
-def _misfit(grid: Grid, curve: Floats, width: Floats, kernel: str) -> Floats:
-    """What the curve leaves of the residuals, smoothed by the narrow kernel of the band: an estimate of its bias."""
-    smoother = Smoother(width, grid.count.shape[-1], kernel)
-    support = np.maximum(smoother.value(grid.count), EMPTY * grid.total)
-    return np.asarray(smoother.value(grid.residual - grid.count * curve) / support)
 
 
 def _evened(reach: Floats, grid: Grid, width: Floats, kernel: str) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.scores import is_number
 from mixnmatch.evaluation._binning import Floats
 from mixnmatch.evaluation.kde import SUPPORT, _profile
+from mixnmatch.evaluation.series import mean_of_power
 
 PAIRS_A_CHUNK: Final = 2_000_000
 # Dirichlet kernels are tried at these widths, and probabilities are read as at least so much.
@@ -36,12 +38,12 @@ class _DirichletKernel:
         inside = inside / inside.sum(axis=1, keepdims=True)
         n_classes = p.shape[1]
         self._logarithm = np.log(inside)
-        self._weights = inside / width
-        self._constant = gammaln(1 / width + n_classes) - gammaln(self._weights + 1).sum(axis=1)
+        self.weights = inside / width
+        self._constant = gammaln(1 / width + n_classes) - gammaln(self.weights + 1).sum(axis=1)
 
     def rows(self, rows: slice) -> Floats:
         """Logarithms of the kernel at some rows, from all rows."""
-        return np.asarray(self._logarithm[rows] @ self._weights.T + self._constant)
+        return np.asarray(self._logarithm[rows] @ self.weights.T + self._constant)
 
 
 def choose_width(p: Floats, weight: Floats | None = None) -> float:
@@ -154,7 +156,7 @@ def product_kernel_error(
     kernel : "triweight", "gaussian" or "epanechnikov"
         Factor of the product, mirrored at 0 and 1.
     residual : bool
-        Smooth y - z instead of y.
+        Smooth y - z instead of y, and correct for noise.
 
     Notes
     -----
@@ -163,30 +165,117 @@ def product_kernel_error(
 
     The integral is the mean over the sample: the simplex has no volume in the L dimensions of the product kernel, and
     the sample is as good a set of nodes as any.
+
+    With ``residual``, :math:`\hat r(z) = \sum_i k_i (y_i - z_i)`, where the :math:`k_i` are the kernel weights divided
+    by their sum, has for each class the noise :math:`v = \sum_i k_i^2 (y_i - z_i)^2`. Less the noise, only products of
+    the residuals of two samples are left in the squares. For d = 2 the value is their mean, with sums over samples and
+    classes, :math:`S = (\sum \hat r^2 - \sum v)_+ / \sum (1 - \sum_i k_i^2)`. For d = 1 it is read as a prior
+    variance: with :math:`\rho = S / (S + \bar v)` the residuals are normal a posteriori, with mean
+    :math:`\rho \hat r` and variance :math:`\rho v`; the value is the mean of their absolute values.
     """
-    n_classes = p.shape[1]
-    if n_classes > MOST_CLASSES:
-        msg = (
-            f"product kernels are for at most {MOST_CLASSES} classes, got {n_classes}; "
-            'use estimator="dirichlet" for the canonical notion, or the notion "top-label" or "class-wise"'
-        )
+    if norm not in (1, 2):
+        msg = f"norm must be 1 or 2 for the canonical calibration error, got {norm!r}"
         raise ValueError(msg)
-    values = p.astype(np.float64)
-    own = np.ones(len(values)) if weight is None else weight
-    widths = _product_widths(values, own, bandwidth)
-    target = -values if residual else np.zeros_like(values)
-    target[np.arange(len(values)), labels] += 1.0
-    total = 0.0
-    for rows in _chunks(len(values)):
-        product: Any = 1.0
-        for column, width in enumerate(widths):
-            product = product * _mirrored(values[rows, column], values[:, column], width, kernel)
-        mass = product @ own
-        curve = product @ (target * own[:, None])
-        if residual:
-            curve = curve + mass[:, None] * values[rows]
-        total += float(own[rows] @ _powers(curve, mass, values[rows], norm))
-    return total / float(own.sum())
+    smoother = ProductKernel(p, weight, bandwidth=bandwidth, kernel=kernel)
+    if residual:
+        return float(smoother.residuals(labels[None]).errors(norm)[0])
+    hits = np.zeros(p.shape)
+    hits[np.arange(len(p)), labels] = 1.0
+    return smoother.mean((np.abs(smoother.smooth(hits)[0] - smoother.p) ** norm).sum(axis=1))
+
+
+@dataclass(frozen=True)
+class SmoothedResiduals:
+    """Smoothed residuals of B sets of labels and their noise, (B, n, L), with the share of each sample.
+
+    ``independent`` is the share of pairs in the squares of kernel means that are of two samples.
+    """
+
+    curve: Floats
+    noise: Floats
+    share: Floats
+    independent: float
+
+    def _sums(self, parts: Floats) -> Floats:
+        return np.asarray(np.einsum("bnl,n->b", parts, self.share))
+
+    @property
+    def noise_power(self) -> Floats:
+        """Expected sum over classes of the squared noise, for each set of labels."""
+        return self._sums(self.noise)
+
+    @property
+    def excess(self) -> Floats:
+        """Mean over pairs of two samples of the product of their residuals: it has no noise on average."""
+        return (self._sums(self.curve**2) - self.noise_power) / max(self.independent, 1e-9)
+
+    def errors(self, norm: int, power: Floats | None = None) -> Floats:
+        """Noise-corrected errors; ``power`` replaces the estimate of the squared residuals, for each set of labels."""
+        power = np.maximum(self.excess if power is None else power, 0.0)
+        if norm == 2:
+            return power
+        signal = (power / np.maximum(power + self.noise_power, 1e-300))[:, None, None]
+        values = self._sums(mean_of_power(signal * self.curve, signal * self.noise, norm))
+        return np.where(power > 0, values, 0.0)
+
+
+class ProductKernel:
+    """Smoothing over the simplex by products of kernels, one factor a class."""
+
+    def __init__(
+        self, p: NDArray[Any], weight: Floats | None = None, *, bandwidth: float | str = "paper", kernel: str
+    ) -> None:
+        if p.shape[1] > MOST_CLASSES:
+            msg = (
+                f"product kernels are for at most {MOST_CLASSES} classes, got {p.shape[1]}; "
+                'use estimator="dirichlet" for the canonical notion, or the notion "top-label" or "class-wise"'
+            )
+            raise ValueError(msg)
+        self.p = p.astype(np.float64)
+        self.weight = np.ones(len(p)) if weight is None else weight
+        self._widths = _product_widths(self.p, self.weight, bandwidth)
+        self._kernel = kernel
+
+    def mean(self, values: Floats) -> float:
+        """Weighted mean over the samples."""
+        return float(self.weight @ values / self.weight.sum())
+
+    def smooth(self, targets: Floats, *, squares: bool = False) -> tuple[Floats, Floats, Floats]:
+        """Kernel means of targets (n, M) at each sample, and with ``squares`` the noise of independent targets.
+
+        Third, the sum of the squared weights of each mean.
+
+        A sample without neighbours has no mean: it is that of the probabilities for as many columns as there are
+        classes, 0 otherwise.
+        """
+        own = self.weight[:, None]
+        mean, noise = np.empty(targets.shape), np.empty(targets.shape if squares else (0, 0))
+        squared_weights = np.ones(len(targets))
+        for rows in _chunks(len(self.p)):
+            product: Any = 1.0
+            for column, width in enumerate(self._widths):
+                product = product * _mirrored(self.p[rows, column], self.p[:, column], width, self._kernel)
+            mass = (product @ self.weight)[:, None]
+            near = mass > 1e-12
+            mass = np.where(near, mass, 1.0)
+            otherwise = 0.0 if squares else self.p[rows]
+            mean[rows] = np.where(near, (product @ (targets * own)) / mass, otherwise)
+            if squares:
+                square = product**2
+                noise[rows] = (square @ (targets**2 * own)) / mass**2
+                squared_weights[rows] = np.where(near[:, 0], (square @ self.weight) / mass[:, 0] ** 2, 1.0)
+        return mean, noise, squared_weights
+
+    def residuals(self, labels: NDArray[np.intp]) -> SmoothedResiduals:
+        """Smoothed residuals of B sets of labels, (B, n), in one pass over pairs of samples."""
+        n, n_classes = self.p.shape
+        targets = np.repeat(-self.p[:, None, :], len(labels), axis=1)
+        targets[np.arange(n), np.arange(len(labels))[:, None], labels] += 1.0
+        mean, noise, squared_weights = self.smooth(targets.reshape(n, -1), squares=True)
+        shape = (n, len(labels), n_classes)
+        ordered = [np.moveaxis(part.reshape(shape), 1, 0) for part in (mean, noise)]
+        independent = 1.0 - self.mean(squared_weights)
+        return SmoothedResiduals(ordered[0], ordered[1], self.weight / self.weight.sum(), independent)
 
 
 def _product_widths(p: Floats, weight: Floats, bandwidth: float | str) -> Floats:

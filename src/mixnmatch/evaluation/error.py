@@ -16,6 +16,7 @@ from mixnmatch.evaluation import inference, notion
 from mixnmatch.evaluation._binning import Floats, Grid
 from mixnmatch.evaluation._clusters import read_clusters
 from mixnmatch.evaluation._means import check_confidence
+from mixnmatch.evaluation._rows_inference import infer_by_rows
 from mixnmatch.evaluation._sums import (
     BinnedOutcomes,
     ErrorSums,
@@ -24,9 +25,7 @@ from mixnmatch.evaluation._sums import (
     refuse_streaming,
     why_not_sums,
 )
-from mixnmatch.evaluation.dirichlet import choose_width
 from mixnmatch.evaluation.estimators import (
-    Dirichlet,
     Estimator,
     GridEstimator,
     KernelCalibration,
@@ -37,9 +36,8 @@ from mixnmatch.evaluation.estimators import (
 from mixnmatch.evaluation.notion import Outcomes
 from mixnmatch.evaluation.result import CalibrationError
 
-# Classes whose grids are smoothed at a time, and resamples where each of them costs a full estimate.
+# Classes whose grids are smoothed at a time.
 CLASSES_A_CHUNK = 64
-FULL_RESAMPLES = 99
 SMALLEST_ADVISED = 0.01
 DEFAULT_ESTIMATOR = ResidualKernel()
 
@@ -396,7 +394,7 @@ def _infer(
         width = inference.normal_quantile(0.5 + 0.5 * confidence) * found.standard_error
         ends = max(found.value - width, 0.0), max(found.value + width, 0.0)
         return inference.agreeing_interval(ends, value, found.p_value, confidence=confidence), found.p_value
-    return _resample_rows(metric, value, scores, labels, weight, confidence, rng)
+    return infer_by_rows(metric, value, scores, labels, weight, confidence=confidence, rng=rng)
 
 
 def infer_one_dimensional(
@@ -408,34 +406,5 @@ def infer_one_dimensional(
 ) -> tuple[tuple[float, float], float]:
     """Interval of the error of one confidence for each sample, and the p-value of "it is calibrated"."""
     p_value = inference.calibration_test(outcomes, metric.estimator, metric.norm, rng)
-    ends = inference.inverted_interval(
-        outcomes, metric.estimator, metric.norm, rng, confidence=confidence, p_value=p_value
-    )
+    ends = inference.error_interval(outcomes, metric.estimator, metric.norm, rng, confidence=confidence)
     return inference.agreeing_interval(ends, value, p_value, confidence=confidence), p_value
-
-
-def _resample_rows(
-    metric: CalibrationMetric,
-    value: float,
-    scores: Scores,
-    labels: NDArray[np.intp],
-    weight: Floats | None,
-    confidence: float,
-    rng: np.random.Generator,
-) -> tuple[tuple[float, float], float]:
-    """Test by labels drawn from the rows' probabilities, interval by the bootstrap: a full estimate for each."""
-    n = scores.n_rows
-    own = np.ones(n) if weight is None else weight
-    counted = np.flatnonzero(own > 0)  # without them a resample could have no weight at all
-    null, drawn = [], []
-    p = notion.probabilities(scores)
-    if isinstance(metric.estimator, Dirichlet) and metric.estimator.bandwidth is None:
-        metric = replace(metric, estimator=Dirichlet(choose_width(p, weight)))  # once, not for each resample
-    cumulative = np.cumsum(p, axis=1)
-    for _ in range(FULL_RESAMPLES):
-        simulated = (cumulative[:, :-1] < rng.random((n, 1))).sum(axis=1).astype(np.intp)
-        null.append(metric.evaluate(scores, simulated, weight)[0])
-        times = np.bincount(counted[rng.integers(0, len(counted), len(counted))], minlength=n)
-        drawn.append(metric.evaluate(scores, labels, own * times)[0])
-    p_value = inference.rank_p_value(value, np.asarray(null))
-    return inference.bootstrap_interval(value, np.asarray(drawn), p_value, confidence=confidence), p_value

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from mixnmatch.evaluation import dirichlet, kde, skce
 from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
-from mixnmatch.evaluation.adaptive import residual_curve
 from mixnmatch.evaluation.histogram import Bins, bin_sums, sweep
 from mixnmatch.evaluation.notion import Outcomes
+from mixnmatch.evaluation.series import ResidualSeries
 from mixnmatch.evaluation.smooth import smooth_error
 
 Norm = int | str
@@ -82,8 +82,9 @@ class KernelDensity(GridEstimator):
 class ResidualKernel(GridEstimator):
     """Residual kernel estimator, plain or noise-corrected.
 
-    With the bandwidth "adaptive" see :func:`mixnmatch.evaluation.adaptive.residual_curve`; otherwise
-    :func:`mixnmatch.evaluation.kde.residual_error` and :func:`mixnmatch.evaluation.kde.residual_error_debiased`.
+    With the bandwidth "adaptive" see :class:`mixnmatch.evaluation.series.ResidualSeries`, which has no kernel;
+    otherwise :func:`mixnmatch.evaluation.kde.residual_error` and
+    :func:`mixnmatch.evaluation.kde.residual_error_debiased`.
     """
 
     bandwidth: float | str = "adaptive"
@@ -91,17 +92,24 @@ class ResidualKernel(GridEstimator):
     debiased: bool = False
     knows_canonical: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        """Refuse a kernel that would not be used."""
+        if self.bandwidth == "adaptive" and self.kernel != "triweight":
+            msg = f'kernel={self.kernel!r} needs a bandwidth: pass a number, bandwidth="paper" or bandwidth="authors"'
+            raise ValueError(msg)
+
     def on_grid(self, grid: Grid, norm: Norm = 1) -> Floats:
         """Estimates for all problems of a grid."""
         if self.bandwidth == "adaptive":
-            return residual_curve(grid, kernel=self.kernel).error(norm=int(norm), debiased=self.debiased)
+            errors = ResidualSeries.of(grid).error(norm=int(norm), debiased=self.debiased)
+            return errors.reshape(grid.count.shape[:-1])
         estimate = kde.residual_error_debiased if self.debiased else kde.residual_error
         return estimate(grid, norm=int(norm), bandwidth=self.bandwidth, kernel=self.kernel)
 
     def canonical(self, p: Floats, labels: NDArray[np.intp], weight: Floats | None = None, norm: Norm = 1) -> float:
-        """Product kernels on residuals, up to 4 classes."""
+        """Product kernels on residuals, noise-corrected, up to 4 classes."""
         if self.debiased:
-            msg = 'the canonical notion has no noise-corrected kernel estimator; use "kde-residual" or "dirichlet"'
+            msg = 'for the canonical notion "kde-residual" is noise-corrected already: use that, or "dirichlet"'
             raise ValueError(msg)
         width = "paper" if self.bandwidth == "adaptive" else self.bandwidth
         return dirichlet.product_kernel_error(

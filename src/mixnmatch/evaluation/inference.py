@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from statistics import NormalDist
 from typing import Any, Final
 
@@ -13,29 +12,24 @@ from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
 from mixnmatch.evaluation._bounded import clopper_pearson
 from mixnmatch.evaluation._means import Moments, clustered_covariance
 from mixnmatch.evaluation._sums import BinnedOutcomes
-from mixnmatch.evaluation.adaptive import ResidualCurve, residual_curve
-from mixnmatch.evaluation.estimators import Estimator, GridEstimator, Histogram, Norm, Smooth, Sweep
+from mixnmatch.evaluation.estimators import Estimator, GridEstimator, Histogram, Norm, ResidualKernel, Smooth, Sweep
 from mixnmatch.evaluation.histogram import count_bins
-from mixnmatch.evaluation.kde import Smoother, fit_grid, rule_of_thumb
+from mixnmatch.evaluation.kde import fit_grid, rule_of_thumb
 from mixnmatch.evaluation.notion import Outcomes
+from mixnmatch.evaluation.plausible import Functional, model_errors, power_functional, standard_normal
+from mixnmatch.evaluation.scales import ScaleStatistic
+from mixnmatch.evaluation.series import ResidualSeries, group_nodes
 from mixnmatch.evaluation.smooth import smooth_error
 
-# Resamples of a test, and of each of the steps by which an interval is found.
+# Resamples of a test, and curves drawn for an interval.
 TEST_RESAMPLES: Final = 499
-INTERVAL_RESAMPLES: Final = 200
-INTERVAL_STEPS: Final = 11
-# The statistic of intervals is smoothed this much more than the rule of thumb says.
-STATISTIC_MULTIPLE: Final = 1.4
-# Tails are this much thinner than nominal: quantiles of few resamples and the estimated curve are not exact.
+CURVES: Final = 400
+# Tails are this much thinner than nominal: the curves are estimated, and so are quantiles of few of them.
 TAIL: Final = 0.6
-# Where a test rejects and its inversion reaches 0 all the same, the lower end is this part of the estimate.
+# Where a test rejects and the interval reaches 0 all the same, the lower end is this part of the estimate.
 LEAST_PART: Final = 1e-3
 # Above this many draws outcomes are resampled on the nodes instead of row by row.
 MOST_DRAWS: Final = 50_000_000
-# Above this many rows the outcomes on a node are drawn from a normal distribution.
-MOST_ROWS: Final = 2_000
-
-Statistic = Callable[[Grid], Floats]
 
 
 def calibration_test(
@@ -50,14 +44,21 @@ def calibration_test(
 
     Notes
     -----
-    If calibrated, outcomes are draws from the confidences themselves. The p-value is the rank of the estimate among
-    estimates from such draws: exact for any estimator, up to its granularity 1 / (resamples + 1).
+    If calibrated, outcomes are draws from the confidences themselves. The p-value is the rank of a statistic among
+    those of such draws: exact, up to its granularity 1 / (resamples + 1). The statistic is the estimate; for
+    ``kde-residual`` and its noise-corrected form it is :class:`~mixnmatch.evaluation.scales.ScaleStatistic`.
 
     References
     ----------
     Broecker & Smith (2007), Increasing the reliability of reliability diagrams.
     """
-    if isinstance(estimator, GridEstimator):
+    if isinstance(estimator, ResidualKernel) and estimator.bandwidth == "adaptive":
+        grid = _grid(outcomes)
+        groups = group_nodes(grid)
+        statistic = ScaleStatistic(groups)
+        observed = float(statistic(groups.outcome)[0])
+        drawn = statistic(groups.gather(_null_grid(outcomes, grid, resamples, rng).outcome))
+    elif isinstance(estimator, GridEstimator):
         grid = _coarse_enough(_grid(outcomes), estimator)
         observed = float(estimator.on_grid(grid, norm))
         drawn = estimator.on_grid(_null_grid(outcomes, grid, resamples, rng), norm)
@@ -116,62 +117,62 @@ def _many_draws(outcomes: Outcomes, resamples: int) -> bool:
     return outcomes.weight is None and len(outcomes.z) * resamples > MOST_DRAWS
 
 
-def inverted_interval(
+def error_interval(
     outcomes: Outcomes | BinnedOutcomes,
     estimator: Estimator,
     norm: Norm,
     rng: np.random.Generator,
     *,
     confidence: float = 0.95,
-    resamples: int = INTERVAL_RESAMPLES,
-    p_value: float | None = None,
+    size: float | None = None,
 ) -> tuple[float, float]:
-    r"""Interval for the population's calibration error by inverting a test.
+    r"""Interval for the population's calibration error from the curves that the data do not contradict.
+
+    Parameters
+    ----------
+    outcomes, estimator, norm
+        What the error is of. The interval is about the error itself, E \|r(z)\|^d, the smooth calibration error, or the
+        largest gap of the bins, and so the same for most estimators. A biased estimate, such as a histogram's of few
+        samples, may lie outside: see :func:`agreeing_interval`.
+    rng : Generator
+        For the curves.
+    confidence : float
+        Coverage that is aimed at.
+    size : float, optional
+        Number of independent samples; by default Kish's effective number.
 
     Notes
     -----
-    Let :math:`\hat r` be the adaptive residual curve. Along the line of models with residuals :math:`t \hat r`,
-    :math:`t \ge 0`, samples of the size at hand are drawn (confidences from the sample, outcomes from
-    :math:`z + t \hat r(z)`), and the residual kernel statistic of each is computed. The interval holds the errors of
-    those t for which the observed statistic is between the lower and the upper quantile. Noise that inflates the
-    statistic inflates it in the draws as well, so that nothing has to be debiased.
-
-    Where the lower end is 0 although ``p_value``, that of :func:`calibration_test`, rejects calibration at the level
-    1 - confidence, it is taken from the inversion of a one-sided test of that level.
+    :class:`~mixnmatch.evaluation.series.ResidualSeries` is a mixture of models, from "the start is all" to rough
+    curves. For every model with at least 5% of the posterior odds of the best one, curves are drawn from its posterior.
+    The interval reaches from the smallest to the largest of these models: down to the error of the mean curve less
+    the spread of the errors of drawn curves, and up to their upper quantile. (The drawn curves are rougher than the
+    mean curve, which is smoother than the truth.) Taking the extremes over models, not their mixture, keeps the
+    interval honest where the data cannot tell the models apart.
 
     The upper end is at least the largest error that Clopper and Pearson's interval of the error rate allows, see
-    :func:`largest_mean_difference`: where all outcomes are equal no curve has been seen along which to search.
-
-    The interval is about the error itself. A biased estimate, such as a histogram's of few samples, may lie outside:
-    see :func:`agreeing_interval`.
+    :func:`mean_differences`, and at most the largest error that is possible with their interval of the mean
+    outcome. Where all outcomes are equal the lower end is that of the mean difference.
     """
     fine = _grid(outcomes)
-    rule = float(rule_of_thumb(fine)) * STATISTIC_MULTIPLE
-    grid = fit_grid(fine, np.asarray(rule), nodes_a_bandwidth=4)
-    curve = _curve_on(residual_curve(fine), grid)
-    share = np.maximum(grid.count, 0.0) / grid.count.sum()
-    size = _effective_size(outcomes)
-    statistic, functional = _statistic(estimator, norm, grid, rule, float(grid.count.sum()))
-    observed = float(statistic(grid))
-    error = float(share @ np.abs(curve))
-    standard = float(np.sqrt(share @ (grid.nodes * (1 - grid.nodes)) / size)) + 1.0 / size
-    steps = np.linspace(0.0, 1.0, INTERVAL_STEPS) ** 1.5 * ((error + 4 * standard) / max(error, 1e-12))
+    size = _effective_size(outcomes) if size is None else size
+    part = size / float(fine.count.sum())
+    grid = Grid(fine.count * part, fine.outcome * part)
     tail = 0.5 * (1 - confidence) * TAIL
-    draws = _Draws(share, size, resamples, rng)
-    sizes, quantiles = [], []
-    for step in steps:
-        probability = np.clip(grid.nodes + step * curve, 0.0, 1.0)
-        sizes.append(functional(Grid(share, share * probability)))
-        drawn = statistic(draws.with_probability(probability))
-        quantiles.append(np.quantile(drawn, [tail, 1 - tail, confidence]))
-    values, edges = np.maximum.accumulate(sizes), np.maximum.accumulate(quantiles).T
-    upper, lower, rejecting = (float(np.interp(observed, edge, values)) for edge in edges)
-    lower = 0.0 if edges[1][0] >= observed else lower
-    if lower == 0 and p_value is not None and rejects(p_value, confidence) and edges[2][0] < observed:
-        lower = rejecting
     folded = norm != "max" and not isinstance(estimator, Smooth)
-    difference = largest_mean_difference(fine, size, confidence, folded=folded)
-    return lower, max(upper, lower, difference if norm == "max" else difference ** int(norm))
+    power = 1 if norm == "max" else int(norm)
+    least, most = (end**power for end in mean_differences(fine, size, confidence, folded=folded))
+    series = ResidualSeries.of(grid)
+    if series.constant[0]:
+        return least, most
+    curve_noise, sampling_noise = standard_normal(rng, CURVES)
+    if folded:
+        functional = power_functional(series, 0, power, sampling_noise)
+    else:
+        functional = _functional_on_nodes(estimator, norm, grid, series)
+    centre, median, spread = model_errors(series, 0, functional, curve_noise, tail)
+    upper = min(float((median + spread).max()), _largest_error(fine, size, confidence, norm))
+    return max(float((centre - spread).min()), 0.0), max(upper, most)
 
 
 def rejects(p_value: float, confidence: float) -> bool:
@@ -194,50 +195,31 @@ def agreeing_interval(
     return max(low, LEAST_PART * value), high
 
 
-def largest_mean_difference(grid: Grid, size: float, confidence: float, *, folded: bool = True) -> float:
-    r"""Largest difference between mean outcome and mean confidence that the data allow, by Clopper and Pearson.
+def mean_differences(grid: Grid, size: float, confidence: float, *, folded: bool = True) -> tuple[float, float]:
+    r"""Smallest and largest difference between mean outcome and mean confidence that the data allow.
 
     Notes
     -----
-    With ``folded`` the outcome is "the more likely of the two did not happen", the confidence that of it,
-    :math:`\min(z, 1 - z)`. The calibration error is at least the difference of their means, as it is for y and z, but
-    less of it is due to chance. For rare events, or confidences above one half, the two are the same.
+    By Clopper and Pearson's interval of the rate of the outcome. With ``folded`` the outcome is "the more likely of the
+    two did not happen", the confidence that of it, :math:`\min(z, 1 - z)`. The calibration error is at least the
+    difference of their means, as it is for y and z, but less of it is due to chance. For rare events, or confidences
+    above one half, the two are the same.
     """
     upper_half = folded & (grid.nodes > 0.5)
     rate = float(np.where(upper_half, grid.count - grid.outcome, grid.outcome).sum() / grid.count.sum())
     expected = float(grid.count @ np.where(upper_half, 1 - grid.nodes, grid.nodes) / grid.count.sum())
     low, high = clopper_pearson(min(max(rate, 0.0), 1.0), size, confidence)
-    return max(high - expected, expected - low)
+    return max(low - expected, expected - high, 0.0), max(high - expected, expected - low)
 
 
-class _Draws:
-    """Samples whose confidences are drawn once, and whose outcomes follow any curve by the same random numbers."""
-
-    def __init__(self, share: Floats, size: int, resamples: int, rng: np.random.Generator) -> None:
-        count = rng.multinomial(size, share / share.sum(), size=resamples)
-        self._count = count.astype(np.float64)
-        self._by_row = size <= MOST_ROWS
-        if self._by_row:
-            self._index = np.repeat(np.arange(count.size), count.ravel())
-            self._node = self._index % len(share)
-            self._uniform = rng.random(self._index.size)
-        else:
-            self._normal = rng.standard_normal(count.shape)
-
-    def with_probability(self, probability: Floats) -> Grid:
-        """The samples with outcomes of these probabilities at the nodes."""
-        if self._by_row:
-            hit = self._index[self._uniform < probability[self._node]]
-            outcome = np.bincount(hit, minlength=self._count.size).astype(np.float64)
-            return Grid(self._count, outcome.reshape(self._count.shape))
-        spread = np.sqrt(self._count * (probability * (1 - probability)))
-        drawn = np.clip(self._count * probability + spread * self._normal, 0.0, self._count)
-        return Grid(self._count, drawn)
-
-
-def _curve_on(curve: ResidualCurve, grid: Grid) -> Floats:
-    values = np.interp(grid.nodes, curve.grid.nodes, curve.values)
-    return values if np.any(values != 0) else np.full(values.shape, 1e-6)
+def _largest_error(grid: Grid, size: float, confidence: float, norm: Norm) -> float:
+    """The largest error that is possible with a mean outcome in its Clopper-Pearson interval."""
+    if norm == "max":
+        return 1.0
+    share = grid.count / grid.count.sum()
+    low, high = clopper_pearson(float(np.clip(grid.outcome.sum() / grid.count.sum(), 0.0, 1.0)), size, confidence)
+    power = int(norm)
+    return float(min(high + share @ grid.nodes**power, 1 - low + share @ (1 - grid.nodes) ** power))
 
 
 def _effective_size(outcomes: Outcomes | BinnedOutcomes) -> int:
@@ -249,35 +231,21 @@ def _effective_size(outcomes: Outcomes | BinnedOutcomes) -> int:
     return max(1, round(outcomes.n**2 / float(outcomes.weight @ outcomes.weight)))
 
 
-def _statistic(
-    estimator: Estimator, norm: Norm, grid: Grid, width: float, total: float
-) -> tuple[Statistic, Callable[[Grid], float]]:
-    """What is compared with resamples, and the error of a population given on the nodes."""
-    if isinstance(estimator, Smooth):
-        return (lambda sample: smooth_error(sample).value), (lambda model: float(smooth_error(model).value))
-    if norm == "max":
-        cells = _histogram_cells(estimator, grid, total)
+def _functional_on_nodes(estimator: Estimator, norm: Norm, grid: Grid, series: ResidualSeries) -> Functional:
+    """Smooth calibration error or largest gap of populations, whose residuals are constant in each group."""
+    index, z = series.groups.index[0], series.groups.z[0][:, None]
+    share = grid.count / grid.count.sum()
+    cells = _histogram_cells(estimator, grid, float(grid.count.sum())) if norm == "max" else None
 
-        def largest(sample: Grid) -> Floats:
-            weight, residual = sample.count @ cells, sample.residual @ cells
-            return np.asarray(np.abs(residual / np.where(weight > 0, weight, 1.0)).max(axis=-1))
+    def functional(probability: Floats) -> Floats:
+        moved = np.clip(grid.nodes + (probability - z).T[:, index], 0.0, 1.0)
+        model = Grid(np.broadcast_to(share, moved.shape), share * moved)
+        if cells is None:
+            return smooth_error(model).value
+        weight, residual = model.count @ cells, model.residual @ cells
+        return np.asarray(np.abs(residual / np.where(weight > 0, weight, 1.0)).max(axis=-1))
 
-        return largest, lambda model: float(largest(model))
-    smoother = Smoother(width, grid.count.shape[-1])
-    power = int(norm)
-
-    def smoothed(sample: Grid) -> Floats:
-        residual = np.abs(smoother.mass(sample.residual))
-        if power == 2:
-            density = np.maximum(smoother.mass(sample.count), 1e-12 * sample.total)
-            return np.asarray((residual**2 / density).sum(axis=-1) / sample.total[..., 0])
-        return np.asarray(residual.sum(axis=-1) / sample.total[..., 0])
-
-    def error(model: Grid) -> float:
-        inside = model.count > 0
-        return float((np.abs(model.residual[inside]) ** power / model.count[inside] ** (power - 1)).sum())
-
-    return smoothed, error
+    return functional
 
 
 def _histogram_cells(estimator: Estimator, grid: Grid, total: float) -> Floats:
@@ -303,37 +271,26 @@ def cluster_inference(
     Notes
     -----
     The test flips the signs of the residuals of whole clusters (wild bootstrap), which keeps what happens within a
-    cluster. The interval resamples clusters with replacement: quantiles of the resampled statistic around its mean are
-    put around the noise-corrected estimate; the lower end is 0 unless the test rejects. The upper end is at least that
-    of :func:`largest_mean_difference` for the effective number of samples, that number divided by the design effect of
-    the clusters. With few clusters (below about 20) both are rough.
+    cluster. The interval is that of :func:`error_interval` for the effective number of samples, that number divided by
+    the design effect of the clusters. With few clusters (below about 20) both are rough.
     """
     if norm == "max":
         msg = 'clusters are for norm 1 and 2; for "max" leave them out'
         raise ValueError(msg)
-    fine = bin_linearly(outcomes.z, outcomes.y, outcomes.weight)
-    rule = float(rule_of_thumb(fine)) * STATISTIC_MULTIPLE
-    grid = fit_grid(fine, np.asarray(rule), nodes_a_bandwidth=4)
-    n_nodes = grid.count.shape[-1]
-    statistic, _ = _statistic(Estimator(), norm, grid, rule, outcomes.n)
+    grid = bin_linearly(outcomes.z, outcomes.y, outcomes.weight)
+    groups = group_nodes(grid)
+    statistic = ScaleStatistic(groups)
     names, cluster = np.unique(clusters, return_inverse=True)
     own = np.ones(len(outcomes.z)) if outcomes.weight is None else outcomes.weight
-    outcome = outcomes.y.astype(np.float64)
-    flipped, drawn = np.empty((resamples, n_nodes)), []
+    residual = own * (outcomes.y - outcomes.z)
+    flipped = np.empty((resamples, grid.count.shape[-1]))
     for row in range(resamples):
         sign = rng.choice([-1.0, 1.0], size=len(names))[cluster]
-        flipped[row] = _bin_values(outcomes.z, own * sign * (outcome - outcomes.z), n_nodes)
-        times = np.bincount(rng.integers(0, len(names), len(names)), minlength=len(names))[cluster]
-        drawn.append(statistic(bin_linearly(outcomes.z, outcomes.y, own * times, n_nodes=n_nodes)))
-    count = np.broadcast_to(grid.count, flipped.shape)
-    p_value = rank_p_value(float(statistic(grid)), statistic(Grid(count, flipped + grid.nodes * grid.count)))
-    centre = float(residual_curve(fine).error(norm=int(norm), debiased=True))
-    values = np.asarray(drawn)
-    tail = 0.5 * (1 - confidence) * TAIL
-    low, high = np.quantile(values, [tail, 1 - tail]) - values.mean()
-    difference = largest_mean_difference(fine, _clustered_size(outcomes, cluster), confidence) ** int(norm)
-    ends = max(0.0, centre - float(high)), max(centre - float(low), difference)
-    return p_value, agreeing_interval(ends, centre, p_value, confidence=confidence)
+        flipped[row] = _bin_values(outcomes.z, sign * residual, flipped.shape[-1])
+    drawn = statistic(groups.gather(flipped) + groups.count * groups.z)
+    p_value = rank_p_value(float(statistic(groups.outcome)[0]), drawn)
+    size = _clustered_size(outcomes, cluster)
+    return p_value, error_interval(outcomes, Estimator(), norm, rng, confidence=confidence, size=size)
 
 
 def _clustered_size(outcomes: Outcomes, cluster: NDArray[np.intp]) -> float:

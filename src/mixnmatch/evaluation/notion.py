@@ -19,8 +19,6 @@ NOTIONS: Final = ("top-label", "class-wise", "canonical", "binary")
 ENTRIES_A_BLOCK: Final = 1 << 18
 # Bytes of a block for statistics that are themselves large, one grid a class.
 CLASS_BYTES: Final = 1 << 24
-# Nodes for class-wise errors: one grid for each class.
-CLASS_NODES: Final = 1025
 
 
 def default_notion(n_classes: int) -> str:
@@ -117,7 +115,7 @@ def one_class_rows(block: Block, column: int) -> tuple[Floats, NDArray[np.int8]]
 def class_grid_statistic(block: Block) -> Grid:
     """All classes of a block binned at once: a grid of shape (L, nodes)."""
     p = np.asarray(block.probabilities(), dtype=np.float64)
-    return bin_columns(np.minimum(p, 1.0), block.y, block.weight, n_nodes=CLASS_NODES)
+    return bin_columns(np.minimum(p, 1.0), block.y, block.weight)
 
 
 def binary(scores: Scores, labels: NDArray[np.intp], weight: Floats | None = None) -> Outcomes:

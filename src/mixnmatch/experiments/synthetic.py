@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mixnmatch.evaluation._binning import Floats, bin_samples
 from mixnmatch.evaluation.estimators import ESTIMATORS, Estimator, GridEstimator, KernelDensity, ResidualKernel
-from mixnmatch.evaluation.inference import agreeing_interval, calibration_test, inverted_interval
+from mixnmatch.evaluation.inference import agreeing_interval, calibration_test, error_interval
 from mixnmatch.evaluation.notion import Outcomes
 
 Case = tuple[float, float]
@@ -230,7 +230,7 @@ def _coverage_of(case: Case, n: int, repetitions: int, norm: int, seed: int) -> 
     ends, rejected = [], 0
     for a, b in zip(z, y, strict=True):
         p_value = calibration_test(Outcomes(a, b), estimator, norm, rng, resamples=99)
-        found = inverted_interval(Outcomes(a, b), estimator, norm, rng, p_value=p_value)
+        found = error_interval(Outcomes(a, b), estimator, norm, rng)
         value = estimator(Outcomes(a, b), norm)
         ends.append(agreeing_interval(found, value, p_value))
         rejected += p_value <= 0.05

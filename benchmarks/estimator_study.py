@@ -1,0 +1,296 @@
+"""The default calibration error on problems with known truth: accuracy, intervals, the test and other notions.
+
+    python benchmarks/estimator_study.py accuracy --logits DIR -o docs/results/estimators
+    python benchmarks/estimator_study.py intervals --logits DIR -o docs/results/estimators
+    python benchmarks/estimator_study.py power
+    python benchmarks/estimator_study.py class-wise
+    python benchmarks/estimator_study.py canonical
+    python benchmarks/estimator_study.py bands
+
+The cases are those of ``estimator_cases``, real outputs only with ``--logits``. ``--half chosen`` leaves out the cases
+that the methods were not designed on. Tables are printed as Markdown; ``-o`` also writes them to a folder as CSV.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimator_cases import Case, cases
+from mixnmatch import calibration_error, reliability_curve
+from mixnmatch.evaluation._binning import Grid, bin_samples
+from mixnmatch.evaluation.estimators import Estimator, GridEstimator, Histogram, KernelDensity, ResidualKernel, Smooth
+from mixnmatch.evaluation.inference import calibration_test
+from mixnmatch.evaluation.notion import Outcomes
+
+Floats = NDArray[np.float64]
+Row = dict[str, Any]
+SIZES = (100, 300, 1000, 5000)
+REFERENCE = "the paper's KDE"
+ESTIMATORS: dict[str, Estimator] = {
+    REFERENCE: KernelDensity(),
+    "kde-residual": ResidualKernel(),
+    "kde-residual-debiased": ResidualKernel(debiased=True),
+    "smooth": Smooth(),
+    "15 equal-width bins": Histogram(),
+    "equal-mass bins, Sturges": Histogram(bins="sturges", binning="equal-mass"),
+}
+SIGN = "sign known"
+SAMPLES_A_CHUNK = 100
+
+
+def samples(case: Case, n: int, repetitions: int, purpose: int) -> tuple[Floats, NDArray[np.int8]]:
+    """Repetitions of a case, other ones for every purpose."""
+    seed = [purpose, n, *case.name.encode()]
+    return case.samples(n, repetitions, np.random.default_rng(seed))
+
+
+def estimates(estimator: Estimator, z: Floats, y: NDArray[np.int8]) -> Floats:
+    """Estimates of many samples."""
+    if not isinstance(estimator, GridEstimator):
+        return np.array([estimator(Outcomes(a, b)) for a, b in zip(z, y, strict=True)])
+    parts = []
+    for start in range(0, len(z), SAMPLES_A_CHUNK):
+        grid: Grid = bin_samples(z[start : start + SAMPLES_A_CHUNK], y[start : start + SAMPLES_A_CHUNK])
+        parts.append(estimator.on_grid(grid))
+    return np.concatenate(parts)
+
+
+def accuracy(chosen: list[Case], repetitions: int) -> Iterator[Row]:
+    """Mean absolute errors; for comparison, what knowing the sign of the true residuals gives."""
+    for case in chosen:
+        truth = case.truth()
+        for n in SIZES:
+            z, y = samples(case, n, repetitions, 0)
+            found = {name: estimates(estimator, z, y) for name, estimator in ESTIMATORS.items()}
+            sign = np.sign(case.probability(z) - z) if truth > 0 else 1.0
+            found[SIGN] = np.abs((sign * (y - z)).mean(axis=1))
+            for name, values in found.items():
+                error = np.abs(values - truth)
+                yield {
+                    "half": case.half, "case": case.name, "n": n, "truth": truth, "estimator": name,
+                    "mae": error.mean(), "mae_se": error.std() / np.sqrt(repetitions), "bias": values.mean() - truth,
+                }  # fmt: skip
+
+
+def relative(rows: list[Row]) -> list[Row]:
+    """Mean absolute errors relative to the paper's KDE: geometric mean and largest over the cases of each half."""
+    reference = {(row["case"], row["n"]): row["mae"] for row in rows if row["estimator"] == REFERENCE}
+    out = []
+    for half in dict.fromkeys(row["half"] for row in rows):
+        for name in [*ESTIMATORS, SIGN]:
+            line: Row = {"half": half, "estimator": name}
+            for n in SIZES:
+                part = [row for row in rows if (row["half"], row["estimator"], row["n"]) == (half, name, n)]
+                ratio = np.array([row["mae"] / reference[row["case"], n] for row in part])
+                line[f"n = {n}"] = f"{np.exp(np.log(ratio).mean()):.3f} (at most {ratio.max():.2f})"
+            out.append(line)
+    return out
+
+
+def by_case(rows: list[Row]) -> list[Row]:
+    """The ratio of the default estimator to the paper's KDE, and to the value with known signs, case by case."""
+    error = {(row["case"], row["n"], row["estimator"]): row["mae"] for row in rows}
+    out = []
+    for half, case, truth in dict.fromkeys((row["half"], row["case"], row["truth"]) for row in rows):
+        line: Row = {"half": half, "case": case, "true error": f"{truth:.4f}"}
+        for n in SIZES:
+            ours, known = (error[case, n, name] / error[case, n, REFERENCE] for name in ("kde-residual", SIGN))
+            line[f"n = {n}"] = f"{ours:.2f} ({known:.2f})"
+        out.append(line)
+    return out
+
+
+def intervals(chosen: list[Case], repetitions: int) -> Iterator[Row]:
+    """Coverage and length of 95% intervals, how often the test rejects, and whether the parts agree."""
+    for case in chosen:
+        truth = case.truth()
+        for n in SIZES:
+            z, y = samples(case, n, repetitions, 1)
+            found = [calibration_error(a, b, interval=True) for a, b in zip(z, y, strict=True)]
+            low, high = np.array([error.interval for error in found]).T
+            p_value, value = np.array([error.p_value for error in found]), np.array(found, dtype=float)
+            agrees = (low <= value) & (value <= high) & ((low > 0) == ((p_value <= 0.05) & (value > 0))) & (high <= 1)
+            yield {
+                "half": case.half, "case": case.name, "n": n, "truth": truth,
+                "coverage": float(np.mean((low <= truth) & (truth <= high))),
+                "too_high": float(np.mean(low > truth)), "too_low": float(np.mean(high < truth)),
+                "length": float(np.mean(high - low)), "rejected": float(np.mean(p_value <= 0.05)),
+                "agree": float(np.mean(agrees)),
+            }  # fmt: skip
+
+
+def chi_square(z: Floats, y: Floats, bins: int = 15) -> Floats:
+    """Chi-square of observed and expected counts in equal-mass bins, for many outcomes (R x n) of the same samples."""
+    order = np.argsort(z, kind="stable")
+    starts = np.unique(np.arange(bins) * len(z) // bins)
+    expected = np.add.reduceat(z[order], starts)
+    variance = np.add.reduceat((z * (1 - z))[order], starts)
+    observed = np.add.reduceat(y[:, order], starts, axis=1)
+    return np.asarray(((observed - expected) ** 2 / np.maximum(variance, 1e-12)).sum(axis=1))
+
+
+def power(chosen: list[Case], repetitions: int) -> Iterator[Row]:
+    """How often tests reject at 5%: the default one and the chi-square test over 15 equal-mass bins, both resampled."""
+    for case in chosen:
+        for n in (100, 300, 1000):
+            z, y = samples(case, n, repetitions, 2)
+            rng = np.random.default_rng(n)
+            rejected = np.zeros(2)
+            for a, b in zip(z, y, strict=True):
+                rejected[0] += calibration_test(Outcomes(a, b), ResidualKernel(), 1, rng, resamples=199) <= 0.05
+                drawn = chi_square(a, np.concatenate([b[None], rng.random((199, n)) < a]).astype(float))
+                rejected[1] += np.mean(drawn >= drawn[0] - 1e-9) <= 0.05
+            yield {
+                "half": case.half, "case": case.name, "n": n, "truth": case.truth(),
+                "default": rejected[0] / repetitions, "chi-square, 15 bins": rejected[1] / repetitions,
+            }  # fmt: skip
+
+
+def rows_of(n_classes: int, n: int, kind: str, rng: np.random.Generator) -> tuple[Floats, Floats, NDArray[np.intp]]:
+    """Probabilities of a model, the true ones, and labels."""
+    p = np.exp(rng.normal(0, 1.5, (n, n_classes)))
+    p /= p.sum(axis=1, keepdims=True)
+    truth = p.copy()
+    if kind == "overconfident":
+        truth **= 0.6
+    elif kind == "one class half as often":
+        truth[:, 0] *= 0.5
+    truth /= truth.sum(axis=1, keepdims=True)
+    labels = (truth.cumsum(axis=1)[:, :-1] < rng.random((n, 1))).sum(axis=1)
+    return p, truth, labels
+
+
+def class_wise_truth(n_classes: int, kind: str) -> float:
+    """Mean over classes of the error of each, by the means of 4000 groups of a large sample."""
+    p, truth, _ = rows_of(n_classes, 4_000_000 // n_classes, kind, np.random.default_rng(99))
+    errors = []
+    for k in range(n_classes):
+        groups = np.array_split(np.argsort(p[:, k]), 4000)
+        errors.append(np.mean([abs((truth[rows, k] - p[rows, k]).mean()) for rows in groups]))
+    return float(np.mean(errors))
+
+
+def many_classes(notion: str, repetitions: int) -> Iterator[Row]:
+    """Estimates, coverage and rejections of class-wise or canonical errors."""
+    sizes = [(3, 300), (3, 2000), (10, 2000), (50, 2000)] if notion == "class-wise" else [(2, 300), (3, 300), (4, 300)]
+    for n_classes, n in sizes:
+        for kind in ("calibrated", "overconfident", "one class half as often"):
+            rng = np.random.default_rng([n_classes, n])
+            if notion == "class-wise":
+                truth = 0.0 if kind == "calibrated" else class_wise_truth(n_classes, kind)
+            else:
+                p, pi, _ = rows_of(n_classes, 400_000, kind, rng)
+                truth = float(np.abs(pi - p).sum(axis=1).mean())
+            found = []
+            for _ in range(repetitions):
+                p, _, labels = rows_of(n_classes, n, kind, rng)
+                found.append(calibration_error(p, labels, notion=notion, interval=True))
+            low, high = np.array([error.interval for error in found]).T
+            yield {
+                "classes": n_classes, "n": n, "case": kind, "true error": truth,
+                "mean estimate": float(np.mean(found)), "coverage": float(np.mean((low <= truth) & (truth <= high))),
+                "mean length": float(np.mean(high - low)),
+                "rejected": float(np.mean([error.p_value <= 0.05 for error in found])),
+            }  # fmt: skip
+
+
+BAND_CASES = ("half slope", "sine, 1 period", "rare events, three times", "rare events, half", "XGBoost, KITTI",
+              "IMDB, two classes", "Beta(.5, .5), overconfident", "20 values, smooth")  # fmt: skip
+
+
+def rare_tail(n: int, rng: np.random.Generator) -> tuple[Floats, NDArray[np.int8]]:
+    """Rare events with few large scores: 1% of the samples are above one half."""
+    z = rng.beta(0.3, 6.0, n)
+    z[: n // 100] = rng.uniform(0.4, 0.7, n // 100)
+    return z, (rng.random(n) < z).astype(np.int8)
+
+
+def bands(chosen: list[Case], repetitions: int) -> Iterator[Row]:
+    """Pointwise 95% bands: how often they hold the truth, and their width, averaged over samples and in the tail."""
+    problems: list[tuple[str, Any, Any]] = [
+        (case.name, lambda n, rng, case=case: [part[0] for part in case.samples(n, 1, rng)], case.probability)
+        for case in chosen
+        if case.name in BAND_CASES
+    ]
+    problems.append(("rare events, few large scores", rare_tail, lambda z: z))
+    for name, draw, probability in problems:
+        for kind in ("kde", "histogram", "corp"):
+            for n in (400, 4000):
+                covered, width, tail_covered, tail_width = [], [], [], []
+                for seed in range(repetitions):
+                    z, y = draw(n, np.random.default_rng([seed, n, *name.encode()]))
+                    curve = reliability_curve(z, y, kind=kind)
+                    wanted = probability(curve.confidence)
+                    held = (curve.low <= wanted + 1e-12) & (wanted <= curve.high + 1e-12)
+                    covered.append(curve.share @ held)
+                    width.append(curve.share @ (curve.high - curve.low))
+                    top = np.abs(curve.confidence - np.quantile(z, 0.995)).argmin()
+                    tail_covered.append(held[top])
+                    tail_width.append(curve.high[top] - curve.low[top])
+                yield {
+                    "case": name, "kind": kind, "n": n, "coverage": float(np.mean(covered)),
+                    "mean width": float(np.mean(width)), "coverage at the 99.5% quantile": float(np.mean(tail_covered)),
+                    "mean width there": float(np.mean(tail_width)),
+                }  # fmt: skip
+
+
+def markdown(rows: list[Row]) -> str:
+    """A table of rows."""
+    names = list(rows[0])
+    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+    for row in rows:
+        cells = (f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in row.values())
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def write(rows: list[Row], path: Path) -> None:
+    """Write rows as CSV."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({key: f"{cell:.5g}" if isinstance(cell, float) else cell for key, cell in row.items()})
+
+
+def main() -> None:
+    """Run one of the studies."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", choices=["accuracy", "intervals", "power", "class-wise", "canonical", "bands"])
+    parser.add_argument("--logits", type=Path, help="folder of real outputs; without it those cases are left out")
+    parser.add_argument("--half", choices=["chosen", "judged"], help="only the cases of one half")
+    parser.add_argument("--repetitions", type=int, default=100)
+    parser.add_argument("-o", "--output", type=Path, help="folder for the table as CSV")
+    arguments = parser.parse_args()
+    start = time.time()
+    chosen = [] if arguments.study in ("class-wise", "canonical") else cases(arguments.logits)
+    if arguments.half:
+        chosen = [case for case in chosen if case.half == arguments.half]
+    studies = {"accuracy": accuracy, "intervals": intervals, "power": power, "bands": bands}
+    if chosen:
+        rows = list(studies[arguments.study](chosen, arguments.repetitions))
+    else:
+        rows = list(many_classes(arguments.study, arguments.repetitions))
+    if arguments.output:
+        name = arguments.study + (f"_{arguments.half}" if arguments.half else "")
+        write(rows, arguments.output / f"{name}.csv")
+    if arguments.study == "accuracy":
+        print(markdown(relative(rows)), end="\n\n")
+        print(markdown(by_case(rows)))
+    else:
+        print(markdown(rows))
+    print(f"{arguments.repetitions} repetitions, {time.time() - start:.0f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
