@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import click
 
-Row = Sequence[str]
+from mixnmatch.selection.text_table import table
 
-
-def table(rows: Sequence[Row], *, left: int = 1, indent: int = 0) -> str:
-    """Rows of cells, the first one a header: the first ``left`` columns start together, the others end together."""
-    width = max(len(row) for row in rows)
-    padded = [[*row, *[""] * (width - len(row))] for row in rows]
-    sizes = [max(len(row[column]) for row in padded) for column in range(width)]
-    lines = []
-    for row in padded:
-        cells = [
-            cell.ljust(size) if column < left else cell.rjust(size)
-            for column, (cell, size) in enumerate(zip(row, sizes, strict=True))
-        ]
-        lines.append((" " * indent + "  ".join(cells)).rstrip())
-    return "\n".join(lines)
+__all__ = ["between", "number", "percent", "plural", "reporting", "table", "wrap"]
 
 
 def percent(value: float, digits: int = 2) -> str:

@@ -102,9 +102,9 @@ class Auto(CalibrationMap):
     Notes
     -----
     For two classes the candidates are an average of smoothing splines, kernel calibration, isotonic regression and an
-    order-preserving function. For more classes they are an order-preserving function and structured matrix scaling,
-    alone and after such a function, followed by another one that is fitted on outputs for samples that the matrix has
-    not seen. In tables of many samples a candidate is dropped if it is behind the best by more than three standard
+    order-preserving function. For more classes they are an order-preserving function, and structured matrix scaling,
+    alone and after such a function, which depends on the sample if there are 300 or more. It is followed by another one
+    that is fitted on outputs for samples that the matrix has not seen. In tables of many samples a candidate is dropped if it is behind the best by more than three standard
     errors after the first fold.
 
     "Does no harm" is a statement about averages: how often the result is worse than doing nothing, and by how much, is
@@ -407,7 +407,7 @@ class Auto(CalibrationMap):
                 strict=True,
             )
         ]
-        lines = [table(columns, rows)]
+        lines = [table([columns, *rows])]
         lines.append(
             f"stack: {self.scoring} {self.loss_:.5f}, gain over the identity {self.gain_:+.5f} "
             f"(std. error {self.gain_error_:.5f}), {self.cost_:.1f} s in all"

@@ -8,6 +8,7 @@ from typing import Any
 
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.combine import OneVsAll, Pooled
+from mixnmatch.maps.context import ContextualOrderPreserving
 from mixnmatch.maps.isotonic import Isotonic
 from mixnmatch.maps.kernel import KernelCalibration
 from mixnmatch.maps.order_preserving import IntraOrderPreserving
@@ -24,6 +25,8 @@ MATRIX_SIZE = 5e10
 WEAK_RIDGE = 0.1
 # From so many samples on, isotonic regression improves on an order-preserving function with a few knots.
 ISOTONIC_FROM = 2500
+# From so many samples on, a function that depends on the sample improves on one that does not.
+CONTEXT_FROM = 300
 # Mixing of smooth one-vs-all maps with the uniform distribution, as in their short names.
 SMOOTHING = 0.03
 
@@ -69,6 +72,7 @@ STAGES: dict[str, Stage] = {
     "irova": Stage(_one_vs_all_isotonic, 1e-7),
     "svs": Stage(StructuredVectorScaling, 2e-7),
     "iop": Stage(IntraOrderPreserving, 2e-7, once=4e-3),
+    "iop-context": Stage(ContextualOrderPreserving, 1.5e-6, once=3e-2),
     "kernel": Stage(_kernel, 2e-7, once=5e-3),
     "spline": Stage(_averaged_spline, 2e-7, once=1e-2),
     "sms": Stage(StructuredMatrixScaling, 3e-7, 5e-10),
@@ -116,7 +120,8 @@ IDENTITY = Candidate(("identity",))
 # Functions of the probability of the positive class, and one that keeps the predicted class.
 FOR_TWO = tuple(Candidate((name,)) for name in ("irova", "iop", "kernel", "spline"))
 # A matrix alone and after an order-preserving function; what is left to bend is found on samples it has not seen.
-FOR_MANY = (Candidate(("sms-weak",), ("iop",)), Candidate(("iop", "sms-weak"), ("iop",)))
+WEAK_MATRIX = Candidate(("sms-weak",), ("iop",))
+AFTER_ORDER, AFTER_CONTEXT = (Candidate((first, "sms-weak"), ("iop",)) for first in ("iop", "iop-context"))
 ORDER, ISOTONIC = Candidate(("iop",)), Candidate(("iop", "irm"))
 VECTOR, MATRIX = Candidate(("iop", "svs")), Candidate(("iop", "sms"))
 
@@ -127,7 +132,7 @@ def candidates_for(n_rows: float, n_classes: int) -> list[Candidate]:
         return [IDENTITY, *FOR_TWO]
     shared = ISOTONIC if n_rows >= ISOTONIC_FROM else ORDER
     if n_classes <= MATRIX_TO:
-        return [IDENTITY, shared, *FOR_MANY]
+        return [IDENTITY, shared, WEAK_MATRIX, AFTER_CONTEXT if n_rows >= CONTEXT_FROM else AFTER_ORDER]
     return [IDENTITY, shared, VECTOR, *([MATRIX] if n_rows * n_classes**2 <= MATRIX_SIZE else [])]
 
 

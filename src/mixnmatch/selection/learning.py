@@ -196,7 +196,7 @@ class LearningCurve:
             )
             for p in self.points
         ]
-        lines = [self.how, table(header, rows), "Would more calibration data help?"]
+        lines = [self.how, table([header, *rows]), "Would more calibration data help?"]
         lines += [f"  {outlook.method}: {outlook}" for outlook in self.outlooks]
         lines += [f"{where} failed: {why}" for where, why in self.failures.items()]
         return "\n".join(lines)

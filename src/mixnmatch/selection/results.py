@@ -171,7 +171,7 @@ class Comparison:
         score = SCORES[self.scoring]
         header = ("method", score, "behind best", "gain", "accuracy", "ECE", "s")
         good = [result for result in self.results if result.failure is None]
-        lines = [self.how, table(header, [self._line(result) for result in good]), ""]
+        lines = [self.how, table([header, *(self._line(result) for result in good)]), ""]
         notion = next((result.error.notion for result in good if result.error is not None), "")
         lines += wrapped(
             f"Ranked by {score}; behind best: paired difference; gain: calibration gain, the decrease of the Brier "

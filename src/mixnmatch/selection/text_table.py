@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+Row = Sequence[str]
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns of text, the first flush left and the others flush right."""
-    widths = [max(len(row[k]) for row in (header, *rows)) for k in range(len(header))]
+
+def table(rows: Sequence[Row], *, left: int = 1, indent: int = 0) -> str:
+    """Rows of cells, the first one a header: the first ``left`` columns start together, the others end together."""
+    width = max(len(row) for row in rows)
+    padded = [[*row, *[""] * (width - len(row))] for row in rows]
+    sizes = [max(len(row[column]) for row in padded) for column in range(width)]
     lines = []
-    for row in (header, *rows):
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        lines.append("  ".join(cells).rstrip())
+    for row in padded:
+        cells = [
+            cell.ljust(size) if column < left else cell.rjust(size)
+            for column, (cell, size) in enumerate(zip(row, sizes, strict=True))
+        ]
+        lines.append((" " * indent + "  ".join(cells)).rstrip())
     return "\n".join(lines)
