@@ -213,10 +213,13 @@ def test_each_table_is_checked_once(three, count_checks):
 def test_settings_of_the_engine_hold_on_worker_threads(three):
     p, y = three
     seen = set()
+    both = threading.Barrier(2)
 
     def statistic(block):
         from mixnmatch._engine.passes import asked_backend, available_threads
 
+        if block.index[0] < 2:  # the first two blocks wait for each other, so that two threads are at work
+            both.wait(timeout=60)
         seen.add((threading.current_thread().name, asked_backend(), available_threads()))
         return 0.0
 

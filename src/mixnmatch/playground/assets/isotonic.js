@@ -1,19 +1,27 @@
 // Isotonic regression of 0/1 labels as a step function, one for each class or one for all entries (IRM).
 
-import { firstAbove, nextFloat } from "./numbers.js";
+import { firstAbove } from "./numbers.js";
 
 // The paper's epsilon: what strictness adds to the slope everywhere.
 const STRICTNESS = 1e-9;
-// Softmax rounds differently on other machines and in Python. A knot computed from logits is put this many
-// floating-point numbers lower, so that the score it was made from is never below it.
-const ROUNDING_STEPS = 16;
+// Computed probabilities round differently on other machines and in Python: those in one of these cells, about 2e-11 of
+// their size wide, are ties. As in mixnmatch/maps/ties.py a cell holds all numbers with the same first bits once they
+// are rounded, and all below about 1e-289 are in one with 0.
+const DROPPED = 17n, HALF = 1n << (DROPPED - 1n);
+const scratch = new Float64Array(1), scratchBits = new BigInt64Array(scratch.buffer);
+const bitsOf = (value) => {
+  scratch[0] = Math.abs(value);
+  return scratchBits[0];
+};
+const LEAST = bitsOf(2 ** -960) - HALF;
 
 // A piecewise linear function: values[k] + slopes[k] (x - knots[k]) from knot k on, `left` before the first.
 //
 // `computed` says that the scores come out of a softmax or a division rather than from the file.
 export const fitSteps = (scores, positive, computed) => {
   const order = Float64Array.from(scores).sort(); // all scores
-  const own = Float64Array.from(scores.filter((_, k) => positive[k])).sort(); // those of the positives
+  const ofPositives = scores.filter((_, k) => positive[k]);
+  const own = Float64Array.from(computed ? ofPositives.map(lowerEdge) : ofPositives).sort();
   if (own.length === 0) return { knots: [0], values: [0], slopes: [0], left: 0 }; // a class without positives
   // A block of the solution can only start at a positive. Groups: a positive, its ties, and all up to the next one.
   const starts = [], positives = [], weights = [];
@@ -21,7 +29,7 @@ export const fitSteps = (scores, positive, computed) => {
     const next = firstAbove(own, own[k], k);
     const from = firstBelowOrAt(order, own[k]);
     const to = next < own.length ? firstBelowOrAt(order, own[next]) : order.length;
-    starts.push(computed ? lowered(own[k], from > 0 ? order[from - 1] : 0) : own[k]);
+    starts.push(own[k]);
     positives.push(next - k);
     weights.push(to - from);
     k = next;
@@ -46,11 +54,12 @@ const firstBelowOrAt = (sorted, value) => {
   return low;
 };
 
-// A number a little below `value`, but above the next smaller score.
-const lowered = (value, below) => {
-  if (!(value > 0)) return value;
-  const wanted = nextFloat(value, -ROUNDING_STEPS), middle = below + (value - below) / 2;
-  return wanted > below ? wanted : middle > below ? middle : value;
+// The lower edge of the cell that a number is in.
+const lowerEdge = (value) => {
+  const bits = (((bitsOf(value) + HALF) >> DROPPED) << DROPPED) - HALF;
+  if (bits < LEAST) return 0;
+  scratchBits[0] = bits;
+  return scratch[0];
 };
 
 // Blocks of the non-decreasing means with the least squared error; blocks of equal means are one.

@@ -109,10 +109,10 @@ export const combinations = (items, size) => {
 
 const bits = new DataView(new ArrayBuffer(8));
 
-// The floating-point number `steps` above (or below) a positive one.
-export const nextFloat = (value, steps = 1) => {
+// The next floating-point number above a positive one.
+export const nextFloat = (value) => {
   bits.setFloat64(0, value);
-  bits.setBigInt64(0, bits.getBigInt64(0) + BigInt(steps));
+  bits.setBigInt64(0, bits.getBigInt64(0) + 1n);
   return bits.getFloat64(0);
 };
 
