@@ -54,9 +54,13 @@ class PiecewiseMap(BinaryMap):
         )
         sizes = {len(self.knots_), len(self.values_), len(self.slopes_), int(self.offsets_[-1])}
         starts = self.offsets_[:-1]
-        inner = np.setdiff1d(np.arange(1, len(self.knots_)), starts)
         fits = len(sizes) == 1 and self.offsets_[0] == 0 and len(self.left_) == len(starts)
-        if not (fits and (np.diff(self.offsets_) > 0).all() and (self.knots_[inner] >= self.knots_[inner - 1]).all()):
+        fits = fits and (np.diff(self.offsets_) > 0).all()
+        # The knots that another one of the same function precedes.
+        is_inner = np.ones(len(self.knots_), dtype=bool)
+        is_inner[starts if fits else ()] = False
+        inner = np.flatnonzero(is_inner)
+        if not (fits and (self.knots_[inner] >= self.knots_[inner - 1]).all()):
             msg = "the pieces of a function do not fit together"
             raise ValueError(msg)
         for name in ("knots_", "values_", "left_"):

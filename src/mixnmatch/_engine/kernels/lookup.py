@@ -32,11 +32,14 @@ def build_lookup(knots: NDArray[np.float64], dtype: np.dtype[Any]) -> Lookup:
     shift = _SHIFT[dtype.itemsize]
     integer = np.dtype(f"i{dtype.itemsize}")
     top = int(np.array(1.0, dtype).view(integer)) >> shift
-    starts = (np.arange(top + 2, dtype=integer) << shift).view(dtype).astype(np.float64)
-    position = (np.searchsorted(knots, starts, side="right") - 1).astype(np.int32)
-    # A cell ends just before the next one starts; a knot exactly there belongs to the next cell.
-    before = (np.searchsorted(knots, starts[1:], side="left") - 1).astype(np.int32)
-    return Lookup(shift, position[:-1], np.maximum(before, position[:-1]))
+    starts = (np.arange(top + 1, dtype=integer) << shift).view(dtype).astype(np.float64)
+    # Few knots are placed among many cells, not the cells among the knots. A knot at the start of a cell is not above
+    # the cell's first number; every other one is not above the last number of its cell.
+    last_knot = np.arange(-1, len(knots), dtype=np.int32)
+    from_cell = np.searchsorted(starts, knots, side="left")
+    of_cell = np.searchsorted(starts, knots, side="right") - 1
+    first, last = (np.repeat(last_knot, np.diff(cell, prepend=0, append=top + 1)) for cell in (from_cell, of_cell))
+    return Lookup(shift, first, last)
 
 
 # A table of where knots are has at most so many cells: it stays in a second-level cache.
