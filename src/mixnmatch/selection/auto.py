@@ -103,9 +103,9 @@ class Auto(CalibrationMap):
     -----
     For two classes the candidates are an average of smoothing splines, kernel calibration, isotonic regression and an
     order-preserving function. For more classes they are an order-preserving function, and structured matrix scaling,
-    alone and after such a function, which depends on the sample if there are 300 or more. It is followed by another one
-    that is fitted on outputs for samples that the matrix has not seen. In tables of many samples a candidate is dropped if it is behind the best by more than three standard
-    errors after the first fold.
+    alone and after such a function; with 300 samples or more the function depends on the sample. The matrix is followed
+    by another order-preserving function, fitted on its outputs for samples that it has not seen. In tables of many
+    samples a candidate is dropped if it is behind the best by more than three standard errors after the first fold.
 
     "Does no harm" is a statement about averages: how often the result is worse than doing nothing, and by how much, is
     in ``docs/results/auto.md``, with the script that measures it.
