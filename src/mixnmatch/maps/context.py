@@ -90,9 +90,9 @@ class ContextualOrderPreserving(CalibrationMap):
 
     The logits are linear in :math:`\theta`, so the log loss is convex. The sum of the losses and the penalty
 
-    .. math:: \frac{\lambda}{2} \sum_j \Big[ (\bar s_j - 1)^2 + \sum_{m,k} d_{mkj}^2 \Big], \qquad
+    .. math:: \frac{\lambda}{2} \sum_j \left[ (\bar s_j - 1)^2 + \sum_{m,k} d_{mkj}^2 \right], \qquad
         \bar s_j = \frac{1}{MK} \sum_{m,k} \theta_{mkj}, \quad
-        d_{mkj} = \frac{1}{M} \Big( \theta_{mkj} - \frac{1}{K} \sum_{k'} \theta_{mk'j} \Big)
+        d_{mkj} = \frac{1}{M} \left( \theta_{mkj} - \frac{1}{K} \sum_{k'} \theta_{mk'j} \right)
 
     are minimised by Newton steps with bounds, for all strengths :math:`\lambda` side by side. With many samples the
     slopes are free, with few they are those of temperature scaling.
