@@ -22,7 +22,9 @@ import numpy as np
 
 UNITS = 128
 HERE = Path(__file__).resolve().parent
-PACKAGES = ("MAPIE", "netcal", "numpy", "relplot", "scikit-learn", "scipy", "torch", "torchmetrics")
+PACKAGES = (
+    "MAPIE", "netcal", "numpy", "probcal", "relplot", "scikit-learn", "scipy", "statsmodels", "torch", "torchmetrics",
+)  # fmt: skip
 
 
 def random_integers(seed: int) -> Iterator[int]:
@@ -173,6 +175,41 @@ def mapie_values(p: Any, y: Any, z: Any, o: Any) -> dict[str, Any]:
     }
 
 
+def probcal_values(p: Any, y: Any, z: Any, o: Any) -> dict[str, Any]:
+    """Calibration intercept and slope, and Spiegelhalter's test, without probabilities of 0 and 1."""
+    from probcal.metrics import calibration_intercept, calibration_slope, spiegelhalter_z
+
+    smoothed, weight = 0.98 * z + 0.01, 1 + np.arange(len(z)) % 3
+    test = spiegelhalter_z(o, smoothed)
+    return {
+        "calibration_intercept": calibration_intercept(o, smoothed),
+        "calibration_slope": calibration_slope(o, smoothed),
+        "calibration_intercept, weighted": calibration_intercept(o, smoothed, sample_weight=weight),
+        "calibration_slope, weighted": calibration_slope(o, smoothed, sample_weight=weight),
+        "spiegelhalter_z": test.z,
+        "spiegelhalter_z, p-value": test.p_value,
+    }
+
+
+def statsmodels_values(p: Any, y: Any, z: Any, o: Any) -> dict[str, Any]:
+    """Calibration intercept and slope with their intervals, as logistic regressions, and an exact interval."""
+    import statsmodels.api as sm
+    from statsmodels.stats.proportion import proportion_confint
+
+    smoothed = 0.98 * z + 0.01
+    u, family, one = np.log(smoothed / (1 - smoothed)), sm.families.Binomial(), np.ones((len(z), 1))
+    precise = {"tol": 1e-14, "maxiter": 200}
+    intercept = sm.GLM(o, one, family=family, offset=u).fit(**precise)
+    slope = sm.GLM(o, np.column_stack([one, u]), family=family).fit(**precise)
+    return {
+        "GLM, intercept": intercept.params[0],
+        "GLM, intercept, interval": list(map(float, intercept.conf_int()[0])),
+        "GLM, slope": slope.params[1],
+        "GLM, slope, interval": list(map(float, slope.conf_int()[1])),
+        "proportion_confint(beta)": list(map(float, proportion_confint(int(o.sum()), len(o), method="beta"))),
+    }
+
+
 def main() -> None:
     """Compute and write all values."""
     data = make_data()
@@ -183,8 +220,10 @@ def main() -> None:
     makers = {
         "MAPIE": mapie_values,
         "netcal": netcal_values,
+        "probcal": probcal_values,
         "relplot": relplot_values,
         "scikit-learn": sklearn_values,
+        "statsmodels": statsmodels_values,
         "torchmetrics": torchmetrics_values,
     }
     result = {

@@ -367,6 +367,13 @@ def test_two_classes_have_one_notion_before_and_after(folder, run):
     assert "Calibration error: binary" in text
     assert "mean probability of class 1" in text
     assert "top-label" not in text
+    slopes = [found[0][side]["calibration_slope"] for side in ("before", "after")]
+    assert slopes[0]["low"] < slopes[0]["value"] < slopes[0]["high"]
+    line = next(line for line in text.splitlines() if line.startswith("calibration slope"))
+    assert all(f"{slope['value']:.3f}" in line for slope in slopes)
+    assert "excess in top 1%" in text
+    tables = text[: text.index("Calibration error: binary")]
+    assert max(map(len, tables.splitlines())) <= 80
 
 
 def test_preserving_accuracy_says_what_it_costs(files, run):

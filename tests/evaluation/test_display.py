@@ -123,6 +123,23 @@ def test_worst_classes_have_panels(sample):
     assert ReliabilityDisplay(display.curves, panels=True).plot(figure=figure).figure_ is figure
 
 
+def test_log_odds_axes():
+    """Rare events: axes reach down to the scores, and nothing that is drawn is lost at 0."""
+    rng = np.random.default_rng(0)
+    p = 1 / (1 + np.exp(-rng.normal(-5, 1, 2000)))
+    y = (rng.random(2000) < p).astype(int)
+    display = ReliabilityDisplay.compare(y, {"before": p, "after": p**0.9}, axes="log-odds")
+    low, high = display.ax_.get_xlim()
+    assert 0.0002 < low < 0.001 < p.max() <= high < 1
+    assert display.ax_.get_ylim() == (low, high)
+    assert display.ax_.get_xscale() == display.ax_.get_yscale() == "logit"
+    ticks = [float(text.get_text()) for text in display.ax_.get_xticklabels()]
+    assert ticks == sorted(set(ticks))
+    display.figure_.canvas.draw()
+    with pytest.raises(ValueError, match="axes must be 'probability' or 'log-odds'"):
+        ReliabilityDisplay.from_predictions(y, p, axes="logit")
+
+
 def test_refusals(sample):
     curve = reliability_curve([0.2, 0.8], [0, 1])
     with pytest.raises(ValueError, match="no curve"):

@@ -14,6 +14,7 @@ from mixnmatch.evaluation.notion import top_label
 from mixnmatch.evaluation.reliability import reliability_curve
 from mixnmatch.evaluation.scores import accuracy, brier_score, log_loss
 from mixnmatch.evaluation.smooth import smooth_error_at
+from mixnmatch.evaluation.two_classes import binary_measures
 from mixnmatch.maps.temperature import TemperatureScaling
 
 PARITY = Path(__file__).parents[2] / "parity"
@@ -203,3 +204,24 @@ def test_mapie_top_label_error_by_predicted_class():
         curve = reliability_curve(outcomes.z[rows], outcomes.y[rows], kind="histogram", bins=edges, closed="right")
         total += curve.error / P.shape[1]
     assert total == pytest.approx(value("MAPIE", "top_label_ece(50, uniform)"), rel=1e-12)
+
+
+def test_two_class_measures_of_statsmodels_and_probcal():
+    z = 0.98 * Z + 0.01
+    found = binary_measures(np.log(z / (1 - z)), O)
+    for name, key in (("calibration_intercept", "intercept"), ("calibration_slope", "slope")):
+        assert float(found[name]) == pytest.approx(value("statsmodels", f"GLM, {key}"), abs=1e-8)
+        assert found[name].interval == pytest.approx(value("statsmodels", f"GLM, {key}, interval"), abs=1e-8)
+        assert float(found[name]) == pytest.approx(value("probcal", name), abs=1e-8)
+    assert float(found["spiegelhalter"]) == pytest.approx(value("probcal", "spiegelhalter_z"), abs=1e-8)
+    assert found["spiegelhalter"].p_value == pytest.approx(value("probcal", "spiegelhalter_z, p-value"), rel=1e-8)
+    ratio = found["observed_expected"]
+    ends = np.array(value("statsmodels", "proportion_confint(beta)")) / z.mean()
+    assert ratio.interval == pytest.approx(ends, abs=1e-8)
+
+
+def test_weighted_intercept_and_slope_of_probcal():
+    z = 0.98 * Z + 0.01
+    found = binary_measures(np.log(z / (1 - z)), O, 1.0 + np.arange(len(z)) % 3)
+    for name in ("calibration_intercept", "calibration_slope"):
+        assert float(found[name]) == pytest.approx(value("probcal", f"{name}, weighted"), abs=1e-8)

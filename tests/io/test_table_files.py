@@ -26,6 +26,17 @@ def test_names_of_columns_are_the_classes(folder):
     assert read_table("t.csv", logits=True).logits
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_columns_are_read_in_the_order_given(folder, kind):
+    name = csv("cat,dog,cow,label\n.1,.7,.2,dog\n.5,.3,.2,cat\n")
+    if kind == "parquet":
+        pytest.importorskip("pandas").read_csv(name).to_parquet("t.parquet")
+        name = "t.parquet"
+    table = read_table(name, columns=["dog", "c*"])
+    assert table.classes.tolist() == ["dog", "cat", "cow"]
+    np.testing.assert_array_equal(table.scores, [[0.7, 0.1, 0.2], [0.3, 0.5, 0.2]])
+
+
 @pytest.mark.parametrize(
     ("columns", "names"),
     [

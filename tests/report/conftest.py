@@ -44,6 +44,15 @@ def hostile_file(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def two_class_report():
+    """A rare class of two, with scores that are too extreme."""
+    rng = np.random.default_rng(0)
+    log_odds = rng.normal(-4, 1.5, 1500)
+    y = np.where(rng.random(1500) < 1 / (1 + np.exp(-0.7 * log_odds)), "yes", "no")
+    return build_report(1 / (1 + np.exp(-log_odds)), y, classes=["no", "yes"], methods=["platt", "isotonic"])
+
+
+@pytest.fixture(scope="session")
 def small_report():
     """Twenty rows of three classes."""
     logits, y = make_problem(20, 3)

@@ -41,7 +41,7 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-@pytest.fixture(params=["report_file", "hostile_file", "small_report"])
+@pytest.fixture(params=["report_file", "hostile_file", "small_report", "two_class_report"])
 def page(request):
     found = request.getfixturevalue(request.param)
     data = found[1] if isinstance(found, tuple) else found
@@ -97,6 +97,16 @@ def test_figures_and_tables_have_words(page):
 def test_no_number_is_missing_in_the_drawings(page):
     _, data = page
     assert not re.search(r'(?:d|x|y|cx|cy|x1|y1)="[^"]*(?:nan|inf)', render(data))
+
+
+def test_two_classes_have_measures_and_log_odds_axes(two_class_report, small_report):
+    text = render(two_class_report)
+    slope = two_class_report.before.measures["calibration_slope"]
+    assert slope.interval[1] < 1
+    assert f'<td data-value="{float(slope)!r}">{slope:.3f}</td>' in text
+    assert 'id="log-odds-before-title"' in text
+    for absent in ("Calibration slope", "log-odds-before"):
+        assert absent not in render(small_report)
 
 
 def test_rendering_is_a_function_of_the_data(report_file):

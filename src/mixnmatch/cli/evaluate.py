@@ -103,7 +103,7 @@ def command(
 ) -> None:
     """Measure, before and after."""
     from mixnmatch.cli.inputs import aligned, load_map
-    from mixnmatch.evaluation._evaluate import DEFAULT, FOR_TWO, evaluate
+    from mixnmatch.evaluation._evaluate import evaluate
 
     map_ = None if map_file is None else load_map(map_file)
     table = reading.read(scores, like=map_)
@@ -112,7 +112,6 @@ def command(
     found = evaluate(
         table.checked,
         map=map_,
-        metrics=DEFAULT if table.n_classes > 2 else (*DEFAULT, *FOR_TWO),
         notion=notion,
         estimator=estimator,
         norm=int(norm) if norm in ("1", "2") else norm,
@@ -159,14 +158,14 @@ def _as_text(table: ScoreTable, found: Evaluation, map_file: Path | None) -> str
     rows = [
         _row("accuracy", [side["accuracy"] for side in sides], display.percent),
         _row("log loss", [side["log_loss"] for side in sides], display.number),
-        _row("Brier score (sum over classes)", [side["brier_score"] for side in sides], display.number),
+        _row("Brier score (all classes)", [side["brier_score"] for side in sides], display.number),
         _row("calibration error", [side["calibration_error"] for side in sides], _error_text(first)),
     ]
     if found.after is not None:
         rows.insert(0, ["", "before", "", "after", ""])
     settings = f"{first.notion}, {first.estimator}, norm {first.norm}"
     explained = f"Calibration error: {settings}. Brackets: {100 * first.confidence:g}% intervals."
-    lines = [about(table), "", display.table(rows), "", explained]
+    lines = [about(table), "", display.table(rows), "", *_two_classes(sides, table), explained]
     starts = ("",) if found.after is None else ("Before: ", "After: ")
     for start, side in zip(starts, sides, strict=True):
         lines += _verdict(side, start, table)
@@ -174,6 +173,36 @@ def _as_text(table: ScoreTable, found: Evaluation, map_file: Path | None) -> str
         ends = display.between(found.gain.interval, lambda value: f"{value:+.5f}")
         lines.append(f"Calibration gain of {map_file}: {float(found.gain):+.5f} {ends} ({found.gain.meaning}).")
     return "\n".join(lines)
+
+
+def _two_classes(sides: list[Evaluation], table: ScoreTable) -> list[str]:
+    """What is reported of two classes only: how the probabilities of the positive one relate to what happened."""
+    from mixnmatch.cli import display
+    from mixnmatch.evaluation.result import p_text
+
+    if "calibration_slope" not in sides[0]:
+        return []
+    rows = [
+        _row(name, [side[key] for side in sides], lambda value: display.number(value, 3))
+        for name, key in (
+            ("observed / expected", "observed_expected"),
+            ("calibration intercept", "calibration_intercept"),
+            ("calibration slope", "calibration_slope"),
+        )
+    ]
+    for share in (1, 5):
+        measures = [side[f"top_{share}_percent"] for side in sides]
+        rows.append(_row(f"excess in top {share}%", measures, lambda value: display.percent(value, 1)))
+    tests = [p_text(side["spiegelhalter"].p_value) for side in sides]
+    rows.append(["Spiegelhalter's test", *(cell for text in tests for cell in (text, ""))])
+    excess = "Excess: observed - expected frequency among the highest scores."
+    return [f"Probability of class {_positive(table)}:", display.table(rows), excess, ""]
+
+
+def _positive(table: ScoreTable) -> object:
+    """Name of the positive class."""
+    classes = table.checked.classes
+    return 1 if classes is None else classes[1].item()
 
 
 def _row(name: str, values: list[Any], show: Callable[[float], str]) -> list[str]:
@@ -211,8 +240,8 @@ def _gap(side: Evaluation, table: ScoreTable) -> tuple[str, str]:
 
     if side["calibration_error"].notion == "binary":
         said, happened = float(side["mean_probability"]), float(side["base_rate"])
-        name = table.checked.classes[1].item() if table.checked.classes is not None else 1
-        words = f"mean probability of class {name} {display.percent(said)}, frequency {display.percent(happened)}"
+        of_class = f"mean probability of class {_positive(table)}"
+        words = f"{of_class} {display.percent(said)}, frequency {display.percent(happened)}"
         return words, "too high" if said > happened else "too low"
     said, happened = float(side["mean_confidence"]), float(side["accuracy"])
     words = f"mean confidence {display.percent(said)}, accuracy {display.percent(happened)}"

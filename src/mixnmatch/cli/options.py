@@ -146,7 +146,7 @@ def reading_options(function: F) -> F:
             type=Names(),
             default=(),
             metavar="A,B,...",
-            help="Score columns, or patterns such as 'prob_*'.",
+            help="Score columns in order, or patterns such as 'prob_*'; of two classes the second is the positive one.",
         ),
         click.option(
             "--classes", type=Names(), metavar="A,B,...", help="Names of the classes, in order of the columns."

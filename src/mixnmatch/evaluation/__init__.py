@@ -26,10 +26,12 @@ from mixnmatch.evaluation.streaming import (
     LogLossAccumulator,
     ReliabilityAccumulator,
 )
+from mixnmatch.evaluation.two_classes import BinaryMeasure, binary_measures
 from mixnmatch.evaluation.winners import accuracy_preserved
 
 __all__ = [
     "AccuracyAccumulator",
+    "BinaryMeasure",
     "BrierAccumulator",
     "CalibrationError",
     "CalibrationErrorAccumulator",
@@ -51,6 +53,7 @@ __all__ = [
     "Sweep",
     "accuracy",
     "accuracy_preserved",
+    "binary_measures",
     "brier_score",
     "calibration_error",
     "calibration_gain",

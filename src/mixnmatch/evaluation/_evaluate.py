@@ -29,6 +29,7 @@ from mixnmatch.evaluation.estimators import Estimator, GridEstimator, estimator
 from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.evaluation.notion import Outcomes, one_class_rows, top_label_rows
 from mixnmatch.evaluation.scores import accuracy_rows, brier_rows, half_brier_rows, log_loss_rows
+from mixnmatch.evaluation.two_classes import MEASURES, binary_measures, block_log_odds
 from mixnmatch.maps.base import CalibrationMap
 
 __all__ = ["METRICS", "Evaluation", "evaluate"]
@@ -68,7 +69,7 @@ BOUNDS: dict[str, Bounds] = {
     "brier_score": SQUARED_ERROR,
     "half_brier_score": HALF_SQUARED_ERROR,
 }
-FOR_TWO = ("mean_probability", "base_rate")
+FOR_TWO = ("mean_probability", "base_rate", *MEASURES)
 DEFAULT = ("calibration_error", "accuracy", "mean_confidence", "log_loss", "brier_score")
 
 
@@ -132,7 +133,7 @@ def evaluate(
     scores: Any,
     y: Any = None,
     *,
-    metrics: Sequence[str] = DEFAULT,
+    metrics: Sequence[str] | None = None,
     map: CalibrationMap | None = None,  # noqa: A002
     notion: str | None = None,
     estimator: str | Estimator = "kde-residual",
@@ -157,10 +158,13 @@ def evaluate(
         Probabilities, or logits if ``logits``.
     y : array of shape (n,)
         Labels; Rows bring their own.
-    metrics : sequence of str
+    metrics : sequence of str, optional
         ``calibration_error`` and the means over samples ``accuracy``, ``mean_confidence``, ``log_loss``,
         ``brier_score`` (summed over classes) and ``half_brier_score`` (for two classes, that of scikit-learn); for two
-        classes also ``mean_probability`` and ``base_rate`` of the positive one.
+        classes also ``mean_probability`` and ``base_rate`` of the positive one, and ``observed_expected``,
+        ``calibration_intercept``, ``calibration_slope``, ``spiegelhalter``, ``top_1_percent`` and ``top_5_percent``,
+        explained in :func:`mixnmatch.evaluation.binary_measures`. By default all but ``half_brier_score``; of Dask
+        tables none of the last six, which need their samples in memory.
     map : fitted map, optional
         Compute the metrics after this map, too, and its calibration gain.
     notion, estimator, norm, bins
@@ -194,6 +198,9 @@ def evaluate(
     )  # fmt: skip
     chosen = _build(estimator, bins=bins)
     metric = CalibrationMetric(chosen, notion, chosen.norms[0] if norm is None else norm)
+    if metrics is None:
+        own = [name for name in FOR_TWO if given.n_classes == 2 and not (given.on_dask and name in MEASURES)]
+        metrics = (*DEFAULT, *own)
     asked = _Asked(
         tuple(metrics),
         metric.for_classes(given.n_classes),
@@ -203,6 +210,8 @@ def evaluate(
         random_state,
     )
     asked.check(given.n_classes)
+    if asked.measures:
+        refuse_dask(given, f"{asked.measures[0]} needs its samples in memory")
     read_clusters(given, None)  # checked as a whole; a subgroup may well lie in one cluster
     tables = given if map is None else given.together(given.through(_checked_map(map, given)))
     injective = None if map is None else bool(map.injective)
@@ -231,7 +240,8 @@ class _Asked:
     random_state: int | np.random.Generator | None
 
     def check(self, n_classes: int) -> None:
-        known = ("calibration_error", *(name for name in METRICS if n_classes == 2 or name not in FOR_TWO))
+        all_names = ("calibration_error", *METRICS, *MEASURES)
+        known = tuple(name for name in all_names if n_classes == 2 or name not in FOR_TWO)
         for name in self.metrics:
             if name not in known:
                 msg = f"there is no metric {name!r}; metrics are {', '.join(known)}"
@@ -240,6 +250,10 @@ class _Asked:
     @property
     def means(self) -> tuple[str, ...]:
         return tuple(name for name in self.metrics if name in METRICS)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        return tuple(name for name in self.metrics if name in MEASURES)
 
     @property
     def in_pass(self) -> bool:
@@ -253,17 +267,17 @@ def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation
         clusters = np.unique(tables.clusters, return_inverse=True)[1].reshape(-1).astype(np.intp)
     sides = [tables, *tables.companions]
     found = tables.total(_sides_statistic, asked, not tables.on_dask, clusters is not None)
-    moments, collected, values = found[0], found[1:-1], found[-1]
+    moments, collected, odds, values = found[0], found[1 : 1 + len(sides)], found[1 + len(sides) : -1], found[-1]
     k = len(asked.means)
     size: dict[str, Any] = {"n_rows": moments.n_rows, "n_groups": None, "confidence": asked.confidence}
     means, covariance, effective = moments.means(), moments.covariance(), moments.effective_sizes()
+    kept = slice(None) if tables.weight is None or tables.on_dask else tables.weight > 0
     if clusters is not None:
-        kept = slice(None) if tables.weight is None else tables.weight > 0
         weight = None if tables.weight is None else tables.weight[kept]
         covariance, size["n_groups"] = clustered_covariance(np.concatenate(values, axis=1), weight, clusters[kept])
         effective = moments.effective_sizes(covariance, size["n_groups"])
     made = []
-    for number, (side, sums) in enumerate(zip(sides, collected, strict=True)):
+    for number, (side, sums, parts) in enumerate(zip(sides, collected, odds, strict=True)):
         at = number * k
         results: dict[str, Any] = {
             name: MeanEstimate(
@@ -274,6 +288,12 @@ def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation
         }  # fmt: skip
         if "calibration_error" in asked.metrics:
             results["calibration_error"] = _error(side, sums, asked, clusters)
+        if asked.measures:
+            u, y, weight = zip(*parts, strict=True)
+            results |= binary_measures(
+                np.concatenate(u), np.concatenate(y), None if weight[0] is None else np.concatenate(weight),
+                None if clusters is None else clusters[kept], names=asked.measures, confidence=asked.confidence,
+            )  # fmt: skip
         made.append(Evaluation({name: results[name] for name in asked.metrics}, moments.n_rows, tables.n_classes))
     if len(made) == 1:
         return made[0]
@@ -286,7 +306,7 @@ def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation
 
 
 def _sides_statistic(block: Block, asked: _Asked, in_memory: bool, keep: bool) -> tuple[Any, ...]:
-    """Moments of all means of all sides, then for each side what its calibration error needs, then the values."""
+    """Moments of all means of all sides, what the calibration error and the measures of each side need, the values."""
     sides = [block, *block.companions]
     rows = [METRICS[name](side) for side in sides for name in asked.means]
     if len(sides) == 2:
@@ -294,7 +314,8 @@ def _sides_statistic(block: Block, asked: _Asked, in_memory: bool, keep: bool) -
         rows += [first - second, first, second]
     values = np.array(rows).reshape(len(rows), len(block.y))
     collected = tuple(_collected(side, asked, in_memory) for side in sides)
-    return Moments.of(values, block.weight), *collected, [values] if keep else []
+    odds = tuple([(block_log_odds(side), side.y == 1, side.weight)] if asked.measures else [] for side in sides)
+    return Moments.of(values, block.weight), *collected, *odds, [values] if keep else []
 
 
 def _collected(side: Block, asked: _Asked, in_memory: bool) -> Any:

@@ -13,6 +13,12 @@ from mixnmatch.maps.base import CalibrationMap
 
 __all__ = ["ReliabilityDisplay"]
 
+AXES = ("probability", "log-odds")
+# Log-odds axes end here: curves are computed at multiples of 1/2048.
+CLOSEST = 1 / 2048
+# Where they have ticks, with one minus these.
+ODDS_TICKS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5)
+
 
 class ReliabilityDisplay:
     """A reliability diagram with the density of the confidences underneath.
@@ -28,6 +34,8 @@ class ReliabilityDisplay:
         What the legend calls them; without names there is no legend entry but the error.
     panels : bool
         Whether each curve has a panel of its own (small multiples).
+    axes : {"probability", "log-odds"}
+        Scale of both axes. Log-odds let probabilities close to 0 or 1 be read, as of rare events.
 
     Attributes
     ----------
@@ -44,7 +52,12 @@ class ReliabilityDisplay:
     """
 
     def __init__(
-        self, curves: Sequence[ReliabilityCurve], names: Sequence[str] | None = None, *, panels: bool = False
+        self,
+        curves: Sequence[ReliabilityCurve],
+        names: Sequence[str] | None = None,
+        *,
+        panels: bool = False,
+        axes: str = "probability",
     ) -> None:
         if not curves:
             msg = "there is no curve to draw"
@@ -54,11 +67,22 @@ class ReliabilityDisplay:
             raise ValueError(msg)
         self.curves = tuple(curves)
         self.names = None if names is None else tuple(str(name) for name in names)
+        if axes not in AXES:
+            msg = f"axes must be {' or '.join(map(repr, AXES))}, got {axes!r}"
+            raise ValueError(msg)
         self.panels = panels
+        self.axes = axes
 
     @classmethod
     def from_predictions(
-        cls, y: Any, scores: Any, *, name: str | None = None, ax: Any = None, **options: Any
+        cls,
+        y: Any,
+        scores: Any,
+        *,
+        name: str | None = None,
+        ax: Any = None,
+        axes: str = "probability",
+        **options: Any,
     ) -> ReliabilityDisplay:
         """Draw the reliability diagram of scores.
 
@@ -72,10 +96,13 @@ class ReliabilityDisplay:
             What the legend calls them.
         ax : matplotlib axes, optional
             Where to draw; by default on a new figure.
+        axes : {"probability", "log-odds"}
+            Scale of both axes.
         **options
             Of :func:`reliability_curve`: ``kind``, ``notion``, ``label``, ``band``, ``logits`` and the others.
         """
-        return cls([reliability_curve(scores, y, **options)], None if name is None else [name]).plot(ax)
+        names = None if name is None else [name]
+        return cls([reliability_curve(scores, y, **options)], names, axes=axes).plot(ax)
 
     @classmethod
     def from_estimator(
@@ -96,6 +123,8 @@ class ReliabilityDisplay:
             What the legend calls the classifier; by default its class.
         ax : matplotlib axes, optional
             Where to draw; by default on a new figure.
+        axes : {"probability", "log-odds"}
+            Scale of both axes.
         **options
             Of :func:`reliability_curve`: ``kind``, ``notion``, ``label``, ``band``, ``sample_weight`` and the others.
         """
@@ -117,6 +146,7 @@ class ReliabilityDisplay:
         *,
         names: Sequence[str] = ("before", "after"),
         ax: Any = None,
+        axes: str = "probability",
         **options: Any,
     ) -> ReliabilityDisplay:
         """Draw the diagrams before and after a fitted map over each other.
@@ -133,6 +163,8 @@ class ReliabilityDisplay:
             What the legend calls the two.
         ax : matplotlib axes, optional
             Where to draw; by default on a new figure.
+        axes : {"probability", "log-odds"}
+            Scale of both axes.
         **options
             Of :func:`reliability_curve`.
         """
@@ -140,11 +172,19 @@ class ReliabilityDisplay:
         after = fitted.predict_proba(scores)
         vector = np.ndim(scores) == 1
         before_curve = reliability_curve(scores, y, logits=logits, **options)
-        return cls([before_curve, reliability_curve(after[:, 1] if vector else after, y, **options)], names).plot(ax)
+        after_curve = reliability_curve(after[:, 1] if vector else after, y, **options)
+        return cls([before_curve, after_curve], names, axes=axes).plot(ax)
 
     @classmethod
     def compare(
-        cls, y: Any, scores: Mapping[str, Any], *, logits: Sequence[str] = (), ax: Any = None, **options: Any
+        cls,
+        y: Any,
+        scores: Mapping[str, Any],
+        *,
+        logits: Sequence[str] = (),
+        ax: Any = None,
+        axes: str = "probability",
+        **options: Any,
     ) -> ReliabilityDisplay:
         """Draw several scores of the same rows over each other.
 
@@ -158,6 +198,8 @@ class ReliabilityDisplay:
             The names of those that are logits.
         ax : matplotlib axes, optional
             Where to draw; by default on a new figure.
+        axes : {"probability", "log-odds"}
+            Scale of both axes.
         **options
             Of :func:`reliability_curve`.
         """
@@ -170,7 +212,7 @@ class ReliabilityDisplay:
         if len(subjects) > 1:
             msg = f"these scores are about different things ({', '.join(sorted(subjects))}): draw them apart"
             raise ValueError(msg)
-        return cls(curves, list(scores)).plot(ax)
+        return cls(curves, list(scores), axes=axes).plot(ax)
 
     @classmethod
     def worst_classes(
@@ -219,6 +261,8 @@ class ReliabilityDisplay:
             look = 1 - k if len(self.curves) == 2 else k
             _draw(ax, self.density_ax_, curve, name, look, alone=len(self.curves) == 1)
         _finish(ax, self.density_ax_, self.curves, legend=True)
+        if self.axes == "log-odds":
+            _log_odds_axes(ax, self.density_ax_, self.curves)
         return self
 
     def _plot_panels(self, ax: Any, figure: Any) -> ReliabilityDisplay:
@@ -293,6 +337,25 @@ def _finish(ax: Any, below: Any, curves: Sequence[ReliabilityCurve], *, legend: 
         shaded = len(curves) == 1 and not (curves[0].kind == "histogram" and curves[0].band == "confidence")
         title = None if shaded else curves[0].band_text
         ax.legend(loc="upper left", fontsize="small", title=title, title_fontsize="small", framealpha=0.85)
+
+
+def _log_odds_axes(ax: Any, below: Any, curves: Sequence[ReliabilityCurve]) -> None:
+    """Scale both axes by log-odds, from the smallest to the largest score, without the density."""
+    scores = np.concatenate([curve.confidence for curve in curves])
+    ends = np.log([CLOSEST / (1 - CLOSEST), (1 - CLOSEST) / CLOSEST])
+    with np.errstate(divide="ignore"):
+        low, high = np.clip(np.log(extremes := np.array([scores.min(), scores.max()])) - np.log1p(-extremes), *ends)
+    low, high = (float(1 / (1 + np.exp(-end))) for end in (np.floor(low), np.ceil(high)))
+    ticks = sorted({p for small in ODDS_TICKS for p in (small, 1 - small) if low <= p <= high})
+    ax.set_xscale("logit", nonpositive="clip")
+    ax.set_yscale("logit", nonpositive="clip")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_ticks(ticks, [f"{p:.4g}" for p in ticks])
+        axis.set_ticks([], minor=True)
+    ax.plot([low, high], [low, high], color=GREY, ls=":", lw=1.2, zorder=1)
+    ax.set(xlim=(low, high), ylim=(low, high), xlabel="confidence")
+    ax.tick_params(labelbottom=True)
+    below.set_visible(False)
 
 
 def _takes_logits(fitted: Any) -> bool:

@@ -52,9 +52,9 @@ def choose_columns(
     """Decide by their names what columns are for.
 
     The label is in the column that ``label`` names, or else in the one called "label" or "labels"; likewise the
-    weights. Scores are the columns that match one of the ``patterns``, or else those that ``find`` finds among all
-    names, or else all others. Where ``find`` is given, but finds nothing, other columns may be about something else:
-    then row numbers and calibrated probabilities are passed over.
+    weights. Scores are the columns that match the ``patterns``, in their order, or else those that ``find`` finds among
+    all names, or else all others. Where ``find`` is given, but finds nothing, other columns may be about something
+    else: then row numbers and calibrated probabilities are passed over.
     """
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
@@ -63,12 +63,15 @@ def choose_columns(
     weights = _find(path, names, weights, WEIGHT_COLUMNS, "{weights}", required=False)
     rest = [name for name in names if name not in (label, weights)]
     if patterns:
+        chosen: list[str] = []
         for pattern in patterns:
-            if not any(fnmatchcase(name, pattern) for name in rest):
+            matching = [name for name in rest if fnmatchcase(name, pattern)]
+            if not matching:
                 raise FileError(
                     path, "no column matches {pattern!r}; it has {names}", pattern=pattern, names=listed(names)
                 )
-        return Columns(tuple(n for n in rest if any(fnmatchcase(n, p) for p in patterns)), label, weights)
+            chosen += matching
+        return Columns(tuple(dict.fromkeys(chosen)), label, weights)
     if find is not None:
         found = tuple(find(rest))
         if found:

@@ -20,6 +20,7 @@ from mixnmatch.evaluation.gain import CalibrationGain, calibration_gain
 from mixnmatch.evaluation.inference import TEST_RESAMPLES, calibration_test
 from mixnmatch.evaluation.notion import Outcomes, default_notion
 from mixnmatch.evaluation.reliability import reliability_curve, worst_classes
+from mixnmatch.evaluation.two_classes import MEASURES
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.maps.parameters import clone
@@ -63,7 +64,9 @@ class BeforeAfter:
     def side(self, which: str, seed: int) -> Side:
         """Everything about the scores before or after."""
         given = self.before_rows if which == "before" else self.after_rows
-        found = evaluate(given, metrics=("calibration_error", "log_loss", "brier_score", "accuracy"), random_state=seed)
+        names = tuple(MEASURES) if given.n_classes == 2 else ()
+        metrics = ("calibration_error", "log_loss", "brier_score", "accuracy", *names)
+        found = evaluate(given, metrics=metrics, random_state=seed)
         return Side(
             error=found["calibration_error"],
             nll=found["log_loss"],
@@ -71,6 +74,7 @@ class BeforeAfter:
             accuracy=found["accuracy"],
             curve=reliability_curve(given, seed=seed),
             bins=reliability_curve(given, kind="histogram", bins=BINS),
+            measures={name: found[name] for name in names},
         )
 
     @property

@@ -12,6 +12,7 @@ from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.evaluation.reliability import ReliabilityCurve
 from mixnmatch.evaluation.result import CalibrationError
+from mixnmatch.evaluation.two_classes import BinaryMeasure
 from mixnmatch.selection.learning import LearningCurve
 from mixnmatch.selection.results import Comparison
 from mixnmatch.selection.verdict import Verdict
@@ -64,6 +65,8 @@ class Side(_Plain):
         Log loss, Brier score and accuracy.
     curve, bins : ReliabilityCurve
         The reliability curve, smoothed and in bins.
+    measures : dict of BinaryMeasure
+        For two classes, what :func:`mixnmatch.evaluation.binary_measures` has of the positive one, by name.
     """
 
     error: CalibrationError
@@ -72,6 +75,7 @@ class Side(_Plain):
     accuracy: MeanEstimate
     curve: ReliabilityCurve
     bins: ReliabilityCurve
+    measures: dict[str, BinaryMeasure]
 
     @property
     def lead(self) -> float:

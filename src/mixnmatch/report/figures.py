@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mixnmatch.evaluation.reliability import ReliabilityCurve
 from mixnmatch.report import svg
 from mixnmatch.report.data import ClassRow, Side
@@ -15,6 +17,10 @@ from mixnmatch.selection.learning import CurvePoint, LearningCurve
 from mixnmatch.selection.results import Comparison, MethodResult
 
 TENTHS = tuple((k / 5, f"{k / 5:g}") for k in range(6))
+# Width of a tick's label, with the space around it.
+LABEL_WIDTH = 44
+# Probabilities at which log-odds axes have ticks, and end.
+ODDS_TICKS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
 HALVES = ((0.0, "0"), (0.5, "0.5"), (1.0, "1"))
 # How much of the picture a curve may take that is worse than uncalibrated scores.
 HEADROOM = 0.35
@@ -34,25 +40,34 @@ class Figure:
         return {"byX": self.nearest_in_x, "points": points}
 
 
-def reliability(side: Side, other: Side, *, which: str, title: str) -> Figure:
+def reliability(side: Side, other: Side, *, which: str, title: str, log_odds: bool = False) -> Figure:
     """A reliability diagram, with the density of the confidences underneath; ``other`` may be laid over it."""
     width, height = 420.0, 516.0
-    main = Panel(46, 34, 360, 340)
-    density = Panel(46, 402, 360, 64)
+    ticks = _odds_ticks(side, other) if log_odds else TENTHS
+    ends = ticks[0][0], ticks[-1][0]
+    main = Panel(46, 34, 360, 340, ends, ends, odds=log_odds)
     curve, top = side.curve, side.error.notion == "top-label"
     keep = svg.thinned(len(curve.confidence))
+    if log_odds:  # close together where probabilities are small
+        keep = np.unique(np.searchsorted(curve.confidence, _spread(ends)).clip(0, len(curve.confidence) - 1))
     x, y = curve.confidence[keep], curve.value[keep]
+    below = main if log_odds else Panel(46, 402, 360, 64)
     parts = [
-        svg.x_axis(density, TENTHS, "Confidence" if top else "Predicted probability", grid_from=main.top),
-        svg.y_axis(main, TENTHS, "How often it was right" if top else "How often it happened"),
-        svg.line(main.points((0, 1), (0, 1)), "diagonal"),
+        svg.x_axis(below, ticks, "Confidence" if top else "Predicted probability", grid_from=main.top),
+        svg.y_axis(main, ticks, "How often it was right" if top else "How often it happened"),
+        svg.line(main.points(ends, ends), "diagonal"),
         svg.area(main.points(x, curve.high[keep]), main.points(x, curve.low[keep]), f"band fill-{which}"),
         svg.element("g", _line_of(main, other.curve, "curve ghost"), class_="overlay"),
         svg.line(main.points(x, y), f"curve line-{which}"),
         svg.element("g", _bins(main, side.bins, which), class_="bins"),
-        _density(density, curve, which),
-        svg.label("Density of the samples", density.left, density.top - 7, class_="tick"),
     ]
+    if log_odds:
+        height -= 92
+    else:
+        parts += [
+            _density(below, curve, which),
+            svg.label("Density of the samples", below.left, below.top - 7, class_="tick"),
+        ]
     noun = "right" if top else "observed"
     hover = tuple(
         (
@@ -65,12 +80,37 @@ def reliability(side: Side, other: Side, *, which: str, title: str) -> Figure:
     )
     return Figure(
         svg.drawing(
-            "".join(parts), width, height, name=f"reliability-{which}", title=title,
+            "".join(parts), width, height, name=f"{'log-odds' if log_odds else 'reliability'}-{which}", title=title,
             description=describe_curve(curve), kind="square",
         ),
         hover,
         nearest_in_x=True,
     )  # fmt: skip
+
+
+def _odds_ticks(side: Side, other: Side) -> tuple[tuple[float, str], ...]:
+    """Ticks of log-odds axes that hold the scores of both sides."""
+    scores = np.concatenate([side.curve.confidence, other.curve.confidence])
+    low = max(np.searchsorted(ODDS_TICKS, scores.min(), side="right") - 1, 0)
+    high = max(np.searchsorted(ODDS_TICKS, 1 - scores.max(), side="right") - 1, 0)
+    found = [*ODDS_TICKS[low:], *(1 - p for p in ODDS_TICKS[high:-1][::-1])]
+    if scores.max() <= 0.5:
+        stop = int(np.searchsorted(found, max(scores.max(), side.curve.high.max())))
+        found = found[: max(stop, 1) + 1]
+    # Ticks whose labels would touch are left out; the two ends stay.
+    room, shown = Panel(0, 0, 360, 0, (found[0], found[-1]), odds=True), [found[0]]
+    shown += [p for p in found[1:-1] if min(room.x(p), 360 - room.x(p)) >= LABEL_WIDTH]
+    apart = [shown[0]]
+    for p in [*shown[1:], found[-1]]:
+        if room.x(p) - room.x(apart[-1]) >= LABEL_WIDTH:
+            apart.append(p)
+    return tuple((p, f"{100 * p:.4g}%") for p in apart)
+
+
+def _spread(ends: tuple[float, float], n: int = 120) -> Any:
+    """Probabilities at equal distances in log-odds."""
+    low, high = (math.log(p / (1 - p)) for p in ends)
+    return 1 / (1 + np.exp(-np.linspace(low, high, n)))
 
 
 def _hover_text(curve: ReliabilityCurve, i: int, noun: str) -> str:

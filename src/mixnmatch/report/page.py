@@ -144,10 +144,11 @@ def _card(title: str, show: Callable[[float | None], str], before: Any, after: A
 
 def _reliability(data: ReportData, hover: dict[str, Any]) -> str:
     made = []
-    for which, side, other, title in (
+    sides = (
         ("before", data.before, data.after, "Before calibration"),
         ("after", data.after, data.before, f"After {data.method}"),
-    ):
+    )
+    for which, side, other, title in sides:
         figure = figures.reliability(side, other, which=which, title=f"Reliability: {title.lower()}")
         hover[f"reliability-{which}"] = figure.hover_data()
         said = "mean confidence" if side.error.notion == "top-label" else "mean probability"
@@ -174,7 +175,23 @@ def _reliability(data: ReportData, hover: dict[str, Any]) -> str:
         + _checkbox("show-overlay", "the other curve, for comparison"),
     )
     pair = f'<div class="pair" data-band="on" data-bins="off" data-overlay="off">{"".join(made)}</div>'
-    return _section("reliability", "Before and after", f"<p>{intro}</p>{controls}{pair}")
+    more = ""
+    if data.before.measures:
+        drawn = []
+        for which, side, other, title in sides:
+            figure = figures.reliability(
+                side, other, which=which, title=f"Reliability on log-odds axes: {title.lower()}", log_odds=True
+            )
+            hover[f"log-odds-{which}"] = figure.hover_data()
+            drawn.append(
+                f'<figure>{figure.markup}<figcaption class="key-{which}">{escape(title)}</figcaption></figure>'
+            )
+        wide = f'<div class="pair" data-band="on" data-bins="off" data-overlay="off">{"".join(drawn)}</div>'
+        more = (
+            f"<details><summary>The same on log-odds axes, for probabilities close to 0 or 1</summary>{wide}</details>"
+            + tables.measures(data.before.measures, data.after.measures, data.method)
+        )
+    return _section("reliability", "Before and after", f"<p>{intro}</p>{controls}{pair}{more}")
 
 
 def _controls(label: str, content: str) -> str:

@@ -18,7 +18,10 @@ MOST_POINTS = 120
 
 @dataclass(frozen=True)
 class Panel:
-    """A rectangle of a drawing and the ranges that its sides stand for; the second range may be upside down."""
+    """A rectangle of a drawing and the ranges that its sides stand for; the second range may be upside down.
+
+    With ``odds`` both axes are of probabilities, drawn by their log-odds; what is beyond a range is drawn at its end.
+    """
 
     left: float
     top: float
@@ -26,16 +29,21 @@ class Panel:
     height: float
     x_range: tuple[float, float] = (0.0, 1.0)
     y_range: tuple[float, float] = (0.0, 1.0)
+    odds: bool = False
 
     def x(self, value: float) -> float:
         """Where a value is on the horizontal axis."""
-        low, high = self.x_range
-        return self.left + self.width * (value - low) / ((high - low) or 1.0)
+        return self.left + self.width * self._share(value, self.x_range)
 
     def y(self, value: float) -> float:
         """Where a value is on the vertical axis."""
-        low, high = self.y_range
-        return self.top + self.height * (1 - (value - low) / ((high - low) or 1.0))
+        return self.top + self.height * (1 - self._share(value, self.y_range))
+
+    def _share(self, value: float, ends: tuple[float, float]) -> float:
+        low, high = ends
+        if self.odds:
+            value, low, high = (math.log(p / (1 - p)) for p in (min(max(value, low), high), low, high))
+        return (value - low) / ((high - low) or 1.0)
 
     @property
     def bottom(self) -> float:

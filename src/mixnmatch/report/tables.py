@@ -7,6 +7,7 @@ from html import escape
 
 from mixnmatch.decisions.selective import SelectiveCoverage
 from mixnmatch.evaluation.reliability import ReliabilityCurve
+from mixnmatch.evaluation.two_classes import BinaryMeasure
 from mixnmatch.report.data import ClassRow, ReportData
 from mixnmatch.report.figures import gain_bar, gain_scale
 from mixnmatch.report.formats import count, interval, number, p_value, percent, span
@@ -17,6 +18,16 @@ from mixnmatch.selection.results import MethodResult
 
 # Rows of the table that stands for a curve.
 CURVE_ROWS = 12
+
+# Measures of two classes: what they are called, and what calibrated probabilities have.
+MEASURE_ROWS = {
+    "observed_expected": ("Observed / expected positives", "1"),
+    "calibration_intercept": ("Calibration intercept", "0"),
+    "calibration_slope": ("Calibration slope", "1"),
+    "top_1_percent": ("Observed − expected, top 1% of scores", "0%"),
+    "top_5_percent": ("Observed − expected, top 5% of scores", "0%"),
+    "spiegelhalter": ("Spiegelhalter’s test", ""),
+}
 
 Column = tuple[str, str]
 
@@ -122,6 +133,29 @@ def classes(rows: tuple[ClassRow, ...]) -> str:
         f"{SIGNIFICANCE:g}. “Mean before” is its mean probability, “frequency” how often it was the true class."
     )
     return _table("classes", caption, head, "".join(body))
+
+
+def measures(before: dict[str, BinaryMeasure], after: dict[str, BinaryMeasure], method: str) -> str:
+    """What is reported of two classes only."""
+    columns = ("", "If calibrated", "Before", "95% interval", f"After {method}", "95% interval")
+    head = "".join(_heading(text, "") for text in columns)
+    body = []
+    for key, (text, calibrated) in MEASURE_ROWS.items():
+        as_percent = key.startswith("top")
+        cells = [f'<th scope="row">{text}</th>', f"<td>{calibrated}</td>"]
+        for one in (before[key], after[key]):
+            if one.interval is None:
+                cells += [_p_value(one.p_value or 0.0), "<td></td>"]
+            else:
+                shown = percent(one) if as_percent else number(one, 3)
+                cells += [_number(one, shown), f"<td>{span(one.interval, as_percent=as_percent)}</td>"]
+        body.append(f"<tr>{''.join(cells)}</tr>")
+    caption = (
+        "The probability of the positive class, as medicine and credit scoring report it. Intercept and slope are of a "
+        "logistic regression on the log-odds: a slope below 1 means probabilities that are too extreme. The last row "
+        "shows p-values."
+    )
+    return _table("measures", caption, head, "".join(body))
 
 
 def reliability(curve: ReliabilityCurve, caption: str) -> str:
