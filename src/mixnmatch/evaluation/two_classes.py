@@ -189,16 +189,16 @@ def binary_measures(
     - ``observed_expected``: frequency of the positive class divided by its mean probability, also called O:E ratio or
       calibration-in-the-large. Its interval is that of the frequency (Clopper and Pearson) with the scores fixed.
     - ``calibration_intercept``: a in :math:`P(y=1) = \sigma(a + u)`, 0 if calibrated.
-    - ``calibration_slope``: b in :math:`P(y=1) = \sigma(a + b u)` [1]_, 1 if calibrated, below 1 for scores that are
+    - ``calibration_slope``: b in :math:`P(y=1) = \sigma(a + b u)` (Cox 1958), 1 if calibrated, below 1 if scores are
       too extreme. Maximum likelihood, with Wald intervals. A probability of 0 or 1 is read as maps read it.
-    - ``spiegelhalter``: :math:`\sum (y - p)(1 - 2p)` divided by its standard deviation if p is calibrated [2]_.
+    - ``spiegelhalter``: :math:`\sum (y - p)(1 - 2p)` divided by its standard deviation if p is calibrated.
     - ``top_1_percent``, ``top_5_percent``: frequency of the positive class minus its mean probability, among the
       samples with the highest scores; samples that tie with the last of them belong to them.
 
     References
     ----------
-    .. [1] Cox (1958), Two further applications of a model for binary regression.
-    .. [2] Spiegelhalter (1986), Probabilistic prediction in patient management and clinical trials.
+    Cox (1958). Two further applications of a model for binary regression. Biometrika.
+    Spiegelhalter (1986). Probabilistic prediction in patient management and clinical trials. Statistics in Medicine.
     """
     samples = Samples(np.asarray(log_odds, dtype=np.float64), np.asarray(y), weight, clusters, confidence)
     return {name: MEASURES[name](samples, name) for name in names or tuple(MEASURES)}
