@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.along_rows import row_maxima
+from mixnmatch._engine.along_rows import row_maxima, row_sums
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import total
-from mixnmatch.maps.temperature import log_softmax
+
+try:
+    import mixnmatch._engine.kernels._compiled as _compiled
+except ImportError:
+    _compiled = None  # type: ignore[assignment]
 
 Array = NDArray[np.float64]
 Statistic = tuple[float, Array, Array]
@@ -35,6 +40,7 @@ class Nodes:
     chosen: NDArray[np.intp]
 
     @classmethod
+    @lru_cache(maxsize=64)
     def of(cls, n_classes: int) -> Nodes:
         """All nodes for the logarithms of the probabilities of ``n_classes`` classes."""
         return cls(-(np.log(n_classes) + REACH), np.arange(FINE + WIDE + 1))
@@ -70,6 +76,14 @@ class Nodes:
         s /= np.diff(positions)[cell]
         return cell, np.clip(s, 0.0, 1.0, out=s)
 
+    def added(self, x: Array, values: Array) -> Array:
+        """The sum of x and of the piecewise-linear function with the given values, for all nodes."""
+        if _compiled is None:
+            return interpolate(x, *self.locate(x), values)
+        out = np.empty_like(x)
+        _compiled.add_deviation(x, self.low, FINE, FACTOR, values, out)
+        return out
+
 
 def interpolate(x: Array, cell: NDArray[np.intp], share: Array, values: Array) -> Array:
     """The sum of x and of the piecewise-linear function with the given values at the nodes."""
@@ -85,7 +99,8 @@ def tempered(block: Block, floor: float, beta: float) -> Array:
     x = block.log_scores(floor).astype(np.float64)
     x -= row_maxima(x)[:, None]  # before the scaling: leads survive in logits of any size
     x *= beta
-    return log_softmax(x)
+    x -= np.log(row_sums(np.exp(x)))[:, None]  # the largest entry of every row is 0 already
+    return x
 
 
 @dataclass(frozen=True)

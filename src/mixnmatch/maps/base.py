@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from mixnmatch.maps.summary import CalibrationSummary, summarise
 if TYPE_CHECKING:
     from mixnmatch.maps.composition import Composition
 
+T = TypeVar("T")
 
 # Bytes of scores in a block that a map is applied to, by kernels; a map that is one call of a kernel takes larger ones.
 APPLIED_BYTES = {"numpy": 1 << 20, "compiled": 1 << 20}
@@ -219,6 +220,17 @@ class CalibrationMap(FittedMethods, Parameters):
         same = object.__new__(type(self))
         same.__dict__ = self.__dict__
         return same
+
+    def _once(self, fitted: Any, make: Callable[[], T]) -> T:
+        """What follows from a fitted attribute, made once for it; it is not part of a pickle."""
+        made = self.__dict__.get("_made")
+        if made is None or made[0] is not fitted:
+            made = self._made = (fitted, make())
+        found: T = made[1]
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_made"}
 
     def _check_params(self) -> None:
         """Raise an error if a parameter has a value that it cannot have."""

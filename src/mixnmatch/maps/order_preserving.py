@@ -18,7 +18,6 @@ from mixnmatch.maps._order_passes import (
     Nodes,
     Statistic,
     brier_statistic,
-    interpolate,
     nll_statistic,
     tempered,
 )
@@ -184,9 +183,8 @@ class IntraOrderPreserving(CalibrationMap):
 
     def _log_proba(self, block: Block) -> Array:
         nodes = Nodes.of(block.values.shape[1])
-        deviation = _overlap(nodes, self.knots_) @ (self.slopes_ - 1)
-        x = tempered(block, self.probability_floor_, self.beta_)
-        return log_softmax(interpolate(x, *nodes.locate(x), deviation))
+        deviation = self._once(self.slopes_, lambda: _overlap(nodes, self.knots_) @ (self.slopes_ - 1))
+        return log_softmax(nodes.added(tempered(block, self.probability_floor_, self.beta_), deviation))
 
 
 def curvature_knots(

@@ -84,18 +84,11 @@ class PiecewiseMap(BinaryMap):
 
     def functions(self) -> list[Piecewise]:
         """The learned functions, one for each problem."""
-        made = self.__dict__.get("_made")
-        if made is None or made[0] is not self.knots_:
-            spans = zip(self.offsets_[:-1], self.offsets_[1:], self.left_, strict=True)
-            functions = [
-                Piecewise(self.knots_[a:b], self.values_[a:b], self.slopes_[a:b], float(left)) for a, b, left in spans
-            ]
-            made = self._made = (self.knots_, functions)
-        found: list[Piecewise] = made[1]
-        return found
+        return self._once(self.knots_, self._separated)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_made"}
+    def _separated(self) -> list[Piecewise]:
+        spans = zip(self.offsets_[:-1], self.offsets_[1:], self.left_, strict=True)
+        return [Piecewise(self.knots_[a:b], self.values_[a:b], self.slopes_[a:b], float(left)) for a, b, left in spans]
 
     def _transform_columns(self, block: Block, way: str) -> NDArray[np.float64]:
         scores = take(block.probabilities(), way)

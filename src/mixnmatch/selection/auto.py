@@ -381,10 +381,10 @@ class Auto(CalibrationMap):
         return list(zip(names, parts, self.member_weights_.tolist(), strict=True))
 
     def _log_proba(self, block: Block) -> Array:
-        parts = zip(self.members_, np.log(self.member_weights_), strict=True)
+        wide = block.in_double()
         mixed: Array | None = None
-        for member, log_weight in parts:
-            part = member._log_proba(block) + log_weight
+        for member, log_weight in zip(self.members_, np.log(self.member_weights_), strict=True):
+            part = member._log_proba(wide) + log_weight
             mixed = part if mixed is None else np.logaddexp(mixed, part)
         assert mixed is not None
         mixed = raised(mixed, self.floor_)

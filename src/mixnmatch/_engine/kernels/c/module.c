@@ -32,6 +32,7 @@ typedef Py_ssize_t Index;
 #include "rows.h"
 
 #include "logistic.h"
+#include "order.h"
 
 /* One argument of a kernel: an array, or a number. */
 typedef struct {
@@ -165,6 +166,18 @@ KERNEL(normalise, 2, "D#", TABLE, result = normalise(DOUBLES(0), N, CLASSES, g[1
 KERNEL(winners, 2, "xN", TABLE && g[1].size == N,
     if (single) winners_f(FLOATS(0), N, CLASSES, INDICES(1));
     else winners_d(DOUBLES(0), N, CLASSES, INDICES(1)))
+
+KERNEL(maxima, 2, "xX", TABLE && g[1].size == N,
+    if (single) maxima_f(FLOATS(0), N, CLASSES, FLOATS(1));
+    else maxima_d(DOUBLES(0), N, CLASSES, DOUBLES(1)))
+
+KERNEL(sums, 2, "xX", TABLE && g[1].size == N,
+    if (single) sums_f(FLOATS(0), N, CLASSES, FLOATS(1));
+    else sums_d(DOUBLES(0), N, CLASSES, DOUBLES(1)))
+
+/* x, low, cells of the fine range, how much wider the others are, values at the nodes, out */
+KERNEL(add_deviation, 6, "d#+#dD", SAME(5) && g[2].whole > 0 && g[4].size > g[2].whole,
+    add_deviation(DOUBLES(0), g[0].size, g[1].number, g[2].whole, g[3].number, DOUBLES(4), g[4].size, DOUBLES(5)))
 
 KERNEL(keep_winners, 2, "xX", TABLE && SAME(1),
     if (single) result = keep_winners_f(FLOATS(0), N, CLASSES, FLOATS(1));
@@ -309,7 +322,7 @@ KERNEL(sigmoid_mixture_rows, 9, "dddndd+DD",
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL}
 
 static PyMethodDef methods[] = {
-    METHOD(extremes), METHOD(leads_into), METHOD(normalise), METHOD(winners), METHOD(keep_winners), METHOD(mixture_into), METHOD(nll_rows),
+    METHOD(extremes), METHOD(leads_into), METHOD(normalise), METHOD(winners), METHOD(maxima), METHOD(sums), METHOD(add_deviation), METHOD(keep_winners), METHOD(mixture_into), METHOD(nll_rows),
     METHOD(brier_rows), METHOD(vector_softmax_into), METHOD(diagonal_softmax_into), METHOD(diagonal_product), METHOD(diagonal_sums), METHOD(label_rows_of_logits), METHOD(label_rows_of_probabilities), METHOD(interpolate_into),
     METHOD(interpolate_columns_into), METHOD(add_gaps), METHOD(add_gaps_of_logits), METHOD(log_odds_into),
     METHOD(log_odds_of_two_into), METHOD(logistic_sums), METHOD(sigmoid_mixture_rows), {NULL, NULL, 0, NULL},

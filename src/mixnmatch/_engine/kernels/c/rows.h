@@ -38,6 +38,20 @@ INLINE Size NAMED(row_winner)(const REAL *row, Size classes) {
     return winner;
 }
 
+FOR_ALL_PROCESSORS static void NAMED(maxima)(const REAL *x, Size n, Size classes, REAL *out) {
+    for (Size i = 0; i < n; i++) out[i] = NAMED(row_max)(x + i * classes, classes);
+}
+
+/* Sum of each row, its entries added one after the other: what adding up columns gives, to the last bit. */
+static void NAMED(sums)(const REAL *x, Size n, Size classes, REAL *out) {
+    for (Size i = 0; i < n; i++) {
+        const REAL *row = x + i * classes;
+        REAL sum = row[0];
+        for (Size j = 1; j < classes; j++) sum += row[j];
+        out[i] = sum;
+    }
+}
+
 /* Entries that are read twice while they are in the cache. */
 #define CACHED 4096
 
