@@ -63,8 +63,9 @@ release-check:  ## what must be true before a version is tagged
 
 lowest:  ## all tests with the lowest versions that pyproject.toml admits
 	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip --quiet install $(TORCH)
 	.venv-lowest/bin/python -m pip --quiet install --constraint constraints-lowest.txt --editable ".[plot,parquet,test]"
-	.venv-lowest/bin/python -m pytest
+	.venv-lowest/bin/python -m pytest -n $(JOBS) --dist worksteal
 
 parity:  ## what other packages say of the same data, into parity/values.json
 	$(PYTHON) -m venv .venv-parity

@@ -204,7 +204,11 @@ def _vector(path: Path, scores: NDArray[Any]) -> NDArray[Any]:
 
 
 def _write_npz(file: IO[bytes], arrays: Arrays, path: Path) -> None:
-    np.savez(file, **{name: _plain(array, arrays.get("classes")) for name, array in arrays.items()})  # type: ignore[arg-type]
+    # Not by numpy.savez: before NumPy 2.1 it leaves a full disk to be reported when its archive is collected.
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, _plain(array, arrays.get("classes")), allow_pickle=False)
 
 
 def _plain(array: NDArray[Any], classes: NDArray[Any] | None) -> NDArray[Any]:
