@@ -8,7 +8,7 @@ DIST := .venv-dist
 # Tests run in parallel on as many cores as there are.
 JOBS ?= auto
 
-.PHONY: demo test fuzz audit check lowest docs dist release-check parity bench bench-quick bench-tabular bench-ratios clean
+.PHONY: demo test fuzz soak audit check lowest docs dist release-check parity bench bench-quick bench-tabular bench-ratios clean
 
 $(VENV)/core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,9 @@ test: $(VENV)/all  ## all tests, and how much of the code they cover
 
 fuzz: $(VENV)/all  ## every public entry and every reader of files under random attack: 100000 cases, new ones each time
 	MIXNMATCH_FUZZ=100000 $(BIN)/python -m pytest tests/fuzz -rN
+
+soak: $(VENV)/all  ## a server with 8 threads for MIXNMATCH_SOAK minutes: flat memory, the same answers
+	MIXNMATCH_SOAK=$${MIXNMATCH_SOAK:-30} $(BIN)/python -m pytest tests/test_soak.py -s
 
 audit: $(VENV)/all  ## known vulnerabilities of what is installed; asks the vulnerability service
 	$(PIP) install pip-audit

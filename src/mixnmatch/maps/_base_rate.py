@@ -17,9 +17,9 @@ LEVEL = 0.001
 SHARE = 0.2
 
 
-def warn_of_one_class(given: Rows) -> bool:
+def warn_of_one_class(fitted: Any, given: Rows) -> bool:
     """Warn if all samples are of one class, and say whether they are: a map can then only learn to predict it."""
-    present = np.flatnonzero(given.class_weights() > 0)
+    present = np.flatnonzero(fitted.summary_.class_weights > 0)
     if len(present) > 1:
         return False
     assert given.classes is not None

@@ -118,7 +118,7 @@ class CalibrationMap(FittedMethods, Parameters):
         given = door.labelled(door.rows(scores, y, sample_weight, positive=positive, **self._input_settings()))
         self._fit_source(given)
         self._with_fitted({"summary_": summarise(self, given)})
-        if not warn_of_one_class(given) and self._follows_base_rate:
+        if not warn_of_one_class(self, given) and self._follows_base_rate:
             warn_of_base_rate(self, given)
         return self
 
