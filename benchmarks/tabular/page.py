@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from peers.page import duration, score_name, table
@@ -19,19 +18,6 @@ HALF_NAMES = {
 }
 # Our entries: auto, and the map that is recommended for a task without a search.
 ENTRIES = {"binary": (AUTO, f"{OURS}: beta-shrunk"), "multiclass": (AUTO, f"{OURS}: sms")}
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What ``auto`` is to reach on data that nothing was chosen on."""
-
-    task: str
-    nll: float
-    brier: float
-    harm: float = 0.03
-
-
-GOALS = (Goal("binary", 0.80, 0.80), Goal("multiclass", 0.92, 0.90))
 
 
 def wins(row: Row, score: str) -> float:
@@ -51,8 +37,8 @@ def chosen(rows: Iterable[Row], task: str, group: str, field: str) -> dict[str, 
 
 
 def losses(rows: list[Row]) -> list[str]:
-    """A line for each league in which another library has a higher win rate than ``auto``, and for goals missed."""
-    lines = [line for goal in GOALS for line in missed(rows, goal)]
+    """A line for each league in which another method has a higher win rate than ``auto``."""
+    lines = []
     for task, words in TASK_NAMES.items():
         for group in GROUPS:
             league = chosen(rows, task, group, "all")
@@ -67,22 +53,6 @@ def losses(rows: list[Row]) -> list[str]:
                         f"{words}, {group}, by {score_name(score)}: `auto` is at place {len(ahead) + 1} of "
                         f"{len(others) + 1} ({wins(league[AUTO], score):.3f}), behind {said}{more}."
                     )
-    return lines
-
-
-def missed(rows: list[Row], goal: Goal) -> list[str]:
-    """Lines for the goals that ``auto`` misses."""
-    found = chosen(rows, goal.task, ALL, "all").get(AUTO)
-    if found is None:
-        return []
-    words = TASK_NAMES[goal.task]
-    lines = []
-    for score, least in (("nll", goal.nll), ("brier", goal.brier)):
-        if wins(found, score) < least:
-            lines.append(f"{words}: the win rate of `auto` by {score_name(score)} is {wins(found, score):.3f}; the "
-                         f"goal is {least:.2f}.")  # fmt: skip
-    if found.harm > goal.harm:
-        lines.append(f"{words}: `auto` does harm in {found.harm:.1%} of the games; the goal is {goal.harm:.0%}.")
     return lines
 
 

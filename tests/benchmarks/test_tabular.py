@@ -304,7 +304,6 @@ def test_the_page_tells_what_we_lose(problem_file, tmp_path):
     rate = "0.800 (0.800 to 0.800)"
     assert f"| two classes | all methods | `auto` | 2 | {rate} | {rate} | 2 / 2 | 0.0% | 0.0% |" in text
     assert "| two classes | CalArena's methods | `beta-shrunk` | 2 | 0.667 " in text
-    assert "the goal" not in text
     assert "2026-11-17; mixnmatch 1 (0123abcd)" in text
     assert "gone: does not install" in text
     assert "- scikit-learn: sigmoid: 2, mostly `does not converge`" in text
@@ -312,15 +311,12 @@ def test_the_page_tells_what_we_lose(problem_file, tmp_path):
     assert text.index("Where we lose") < text.index("What is measured")
 
 
-def test_the_page_tells_of_goals_missed_and_of_mixed_sources(problem_file, tmp_path):
+def test_the_page_tells_of_mixed_sources(problem_file, tmp_path):
     results = Results(tmp_path / "results")
     fill(results, problem_file, values=VALUES | {"mixnmatch: auto": 0.55})
     key = "mixnmatch: auto"
     results.add(problem_file.stem, 100, key, results.read(problem_file.stem)["100"][key] | {"sources": "ffff0000"})
     rows = leagues.rows([problem_file], results)
-    lines = page.losses(rows)
-    assert "two classes: the win rate of `auto` by log loss is 0.400; the goal is 0.80." in lines
-    assert "two classes: `auto` does harm in 100.0% of the games; the goal is 3%." in lines
     assert "results of different sources" in page.about_part({"first": {}}, {"first": rows})
 
 
