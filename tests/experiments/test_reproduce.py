@@ -16,7 +16,7 @@ import pytest
 
 from mixnmatch.experiments.reproduce import units as units_module
 from mixnmatch.experiments.reproduce.build import joblib_backend, reproduce
-from mixnmatch.experiments.reproduce.claims import check_claims, rank_correlations
+from mixnmatch.experiments.reproduce.claims import check_claims, decided, rank_correlations
 from mixnmatch.experiments.reproduce.guidelines import check_guidelines
 from mixnmatch.experiments.reproduce.learning import needed
 from mixnmatch.experiments.reproduce.loading import load
@@ -25,7 +25,7 @@ from mixnmatch.experiments.reproduce.methods import METHODS, method
 from mixnmatch.experiments.reproduce.page import Grid, Heading, to_html, to_markdown
 from mixnmatch.experiments.reproduce.results import Results
 from mixnmatch.experiments.reproduce.run import Plan, collect, run
-from mixnmatch.experiments.reproduce.tables import efficiency_table, metric_table
+from mixnmatch.experiments.reproduce.tables import efficiency_table, metric_table, published_table
 from mixnmatch.experiments.reproduce.units import Sizes, Unit, curve_sizes, curve_units, run_unit, split_units, stored
 
 ROWS = """
@@ -133,6 +133,7 @@ def test_sizes_of_splits_are_the_papers_where_there_are_rows_enough():
 
 def test_a_unit_measures_what_it_says(manifest, tmp_path):
     from mixnmatch import brier_score, calibration_error, calibrator
+    from mixnmatch.evaluation import KernelDensity
 
     entry = read_manifest(manifest)[0]
     data = load(entry, tmp_path)
@@ -144,7 +145,13 @@ def test_a_unit_measures_what_it_says(manifest, tmp_path):
     fitted = calibrator("ts", logits=True, loss="brier").fit(data.scores[fit], data.labels[fit])
     p, y = fitted.predict_proba(data.scores[rest]), data.labels[rest]
     own = found["TemperatureScaling(logits=True, loss='brier')"]
-    assert own["ece"] == pytest.approx(calibration_error(p, y, estimator="kde"), rel=1e-12)
+    authors = KernelDensity(bandwidth="authors")
+    assert own["ece"] == pytest.approx(calibration_error(p, y, estimator=authors), rel=1e-12)
+    assert own["ece_printed"] == pytest.approx(calibration_error(p, y, estimator="kde"), rel=1e-12)
+    rng = np.random.default_rng(5)
+    drawn = [[rng.choice(p.shape[1], p=row / row.sum()) for row in p.astype(float)] for _ in range(40)]
+    floors = [float(calibration_error(p, labels, estimator=authors)) for labels in drawn]
+    assert min(floors) * 0.8 <= own["ece_floor"] <= max(floors) * 1.2
     before = brier_score(data.scores[rest], y, logits=True)
     assert own["gain"] == pytest.approx(before - brier_score(p, y), abs=1e-7)
     assert own["changed"] == 0
@@ -303,16 +310,39 @@ ENTRY = Entry("D", "M", classes=10)
 
 
 def test_bold_is_what_is_best_within_two_standard_errors_of_the_paired_difference():
-    values = {"ts": [0.10, 0.30, 0.20], "ets": [0.11, 0.31, 0.18], "irm": [0.13, 0.33, 0.23]}
+    values = {"ts": [0.10, 0.30, 0.20], "ets": [0.11, 0.31, 0.18], "irm": [0.16, 0.36, 0.26]}
     results = Results([ENTRY], [one for key, found in values.items() for one in records("D M", key, found)])
-    # ets - ts: .01, .01, -.02: mean 0, so equal; irm is .03 worse, three standard errors.
+    # ets - ts: .01, .01, -.02: mean 0, so equal; irm is .06 worse than ets, three standard errors.
     assert results.best("D M", list(values), "ece") == {"ts", "ets"}
     table = metric_table(results, "ece", list(values), key="t", title="", caption="")
     assert [cell.bold for cell in table.lines[0].cells] == [True, True, False]
-    assert table.lines[0].cells[0].text == "20.00 ±5.77"
+    assert table.lines[0].cells[0].text == "20.00 ±11.55"  # 10 times the root of 1/3 + 5/5: splits share rows
     assert results.better("D M", "irm", "ts", "ece") == -1
     assert results.better("D M", "ts", "irm", "ece") == 1
     assert results.better("D M", "ts", "ets", "ece") == 0
+
+
+def test_errors_that_calibrated_scores_would_have_are_marked():
+    found = records("D M", "ts", [0.010, 0.012, 0.011]) + records("D M", "ets", [0.050, 0.052, 0.051])
+    for record in found:
+        record["ece_floor"] = 0.0105 + 0.001 * (record["number"] % 2)
+    table = metric_table(Results([ENTRY], found), "ece", ["ts", "ets"], key="t", title="", caption="")
+    assert [cell.text.endswith("°") for cell in table.lines[0].cells] == [True, False]
+
+
+def test_published_numbers_are_beside_ours():
+    entry = Entry("CIFAR-10", "LeNet 5", classes=10)
+    results = Results([entry, ENTRY], records(entry.name, "ts", [0.01, 0.02]) + records("D M", "ts", [0.01, 0.02]))
+    head, ours, theirs = published_table(results, "ece", ["ts", "gpc"])
+    assert head[3:] == ["TS", "GPC"]
+    assert ours == ["CIFAR-10", "LeNet 5", "ours", "1.50", "–"]
+    assert theirs[3:] == ["1.16", "1.14"]
+
+
+def test_a_claim_needs_rows_that_differ():
+    assert decided(3, 1, 16) == 0.75
+    assert math.isnan(decided(3, 0, 16))
+    assert math.isnan(decided(0, 0, 0))
 
 
 def test_for_gains_higher_is_better():

@@ -11,7 +11,7 @@ import numpy as np
 
 from mixnmatch.experiments.reproduce.manifest import Entry
 from mixnmatch.experiments.reproduce.methods import PAPER, method
-from mixnmatch.experiments.reproduce.results import HIGHER_IS_BETTER, Results
+from mixnmatch.experiments.reproduce.results import HIGHER_IS_BETTER, NOISE, Results
 from mixnmatch.experiments.reproduce.tables import efficiency_table
 
 __all__ = ["Statement", "check_claims", "rank_correlations", "verdict"]
@@ -48,6 +48,11 @@ def verdict(share: float) -> str:
     if not math.isfinite(share):
         return "cannot tell"
     return "yes" if share >= MOSTLY else "no" if share <= 1 - MOSTLY else "partly"
+
+
+def decided(wins: int, losses: int, rows: int) -> float:
+    """Share of wins among the rows that differ beyond noise; NaN where these are too few to say anything."""
+    return wins / (wins + losses) if wins + losses >= (1 - MOSTLY) * rows and wins + losses else math.nan
 
 
 def check_claims(results: Results) -> list[Statement]:
@@ -133,10 +138,10 @@ def _pair(results: Results, better: str, worse: str, where: str) -> Statement:
         if signs:
             wins, losses = signs.count(1), signs.count(-1)
             parts.append(f"{title}: better in {wins}, worse in {losses}, equal within noise in {signs.count(0)}")
-            if wins + losses:
-                shares.append(wins / (wins + losses))
+            shares.append(decided(wins, losses, len(signs)))
     says = f"{method(better).title} is better than {method(worse).title} ({where})."
     found = {verdict(share) for share in shares} or {"cannot tell"}
+    found = found - {"cannot tell"} or found  # one measure may decide where the other cannot
     return Statement(says, "; ".join(parts) or "no results", found.pop() if len(found) == 1 else "partly")
 
 
@@ -172,10 +177,18 @@ def _expressive(results: Results) -> Statement:
     says = "ETS is consistently more expressive than TS: lower ECE¹ at the largest n_c (Table 3)."
     if not len(values):
         return Statement(says, "no results", "cannot tell")
-    lower, higher = int((values > 0.005).sum()), int((values < -0.005).sum())
-    text = f"lower in {lower} rows, higher in {higher}, the same to 0.005 points in {len(values) - lower - higher}"
-    share = lower / (lower + higher) if lower + higher else math.nan
+    noise = {name: _noise(results, name) for name in apart}
+    lower = sum(value > noise[name] for name, value in apart.items())
+    higher = sum(value < -noise[name] for name, value in apart.items())
+    text = f"lower in {lower} rows, higher in {higher}, equal within noise in {len(values) - lower - higher}"
+    share = decided(lower, higher, len(values))
     return Statement(says, f"{text}. {_by_classes(results, apart)} (TS minus ETS, points)", verdict(share))
+
+
+def _noise(results: Results, row: str) -> float:
+    """Two standard errors of the difference of ETS and TS over the splits of a row, in points."""
+    apart = results.difference(row, "ets", "ts", "ece")
+    return 100 * NOISE * apart.error if apart is not None and math.isfinite(apart.error) else 0.0
 
 
 def _ratios(results: Results, key: str, *, bounds: bool = True) -> dict[str, float]:

@@ -14,6 +14,8 @@ __all__ = ["ANNOUNCED", "LEARNING", "METHODS", "NEWER", "PAPER", "Method", "meth
 # The paper fits TS and ETS with squared error and does not smooth isotonic functions.
 _SQUARED: Final = {"loss": "brier"}
 _PLAIN: Final = {"smoothing": 0.0}
+# The authors' code interpolates between the steps of isotonic functions.
+_LINEAR: Final = {"shape": "linear"}
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ ANNOUNCED: Final = (
     Method("irm-ts", "IRM-TS", "irm-ts", _SQUARED | _PLAIN),
     Method("irm-ets", "IRM-ETS", "irm-ets", _SQUARED | _PLAIN),
     Method("irova-ets", "IROvA-ETS", "irova-ets", _SQUARED | _PLAIN),
+    Method("irova-linear", "IROvA, interpolated", "irova", _PLAIN | _LINEAR),
+    Method("irova-ts-linear", "IROvA-TS, interpolated", "irova-ts", _SQUARED | _PLAIN | _LINEAR),
     Method("beta", "Beta", "beta"),
     Method("beta-shared", "Beta, shared", "ensemble-beta", {**_SQUARED, "fixed": False}),
     Method("ensemble-beta", "Ensemble beta", "ensemble-beta", _SQUARED),

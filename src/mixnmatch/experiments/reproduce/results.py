@@ -24,17 +24,22 @@ ANCHORS: Final = ("ts", "uncalibrated")
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over splits, its standard error (nan for one split), and the number of splits."""
+    """A mean over splits, its standard error (nan for one split), and the number of splits.
+
+    Splits share rows, so their results depend on each other, and the standard error of independent ones would be far
+    too small. With n_c rows to calibrate with and n_e to evaluate on it is s sqrt(1/J + n_e/n_c), for J
+    splits whose results have the standard deviation s (Nadeau and Bengio 2003, Inference for the generalization error).
+    """
 
     value: float
     error: float
     n: int
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Mean:
-        """Mean of numbers."""
+    def of(cls, values: Sequence[float], overlap: float = 0.0) -> Mean:
+        """Mean of numbers; ``overlap`` is n_e / n_c where they are of splits of the same rows."""
         n = len(values)
-        error = float(np.std(values, ddof=1) / math.sqrt(n)) if n > 1 else math.nan
+        error = float(np.std(values, ddof=1) * math.sqrt(1 / n + overlap)) if n > 1 else math.nan
         return cls(float(np.mean(values)), error, n)
 
     @property
@@ -89,15 +94,21 @@ class Results:
         Splits differ more than methods do. So a method that has seen only some of them gets what it is away from
         temperature scaling on these, added to what temperature scaling has on all.
         """
-        own = self._values(row, method, metric)
+        own, overlap = self._values(row, method, metric), self._overlap(row)
         if not own:
             return None
         for anchor in ANCHORS:
             every = self._values(row, anchor, metric)
             if set(own) < set(every):
-                apart, base = Mean.of([own[k] - every[k] for k in own]), Mean.of(list(every.values()))
+                apart = Mean.of([own[k] - every[k] for k in own], overlap)
+                base = Mean.of(list(every.values()), overlap)
                 return Mean(base.value + apart.value, math.hypot(base.error, apart.error), apart.n)
-        return Mean.of(list(own.values()))
+        return Mean.of(list(own.values()), overlap)
+
+    def _overlap(self, row: str) -> float:
+        """Rows to evaluate on, divided by those to calibrate with."""
+        one = next(record for key, found in self.splits.items() if key[0] == row for record in found.values())
+        return float(one["n_e"] / one["n_c"])
 
     def _values(self, row: str, method: str, metric: str) -> dict[int, float]:
         found = self.splits.get((row, method), {})
@@ -107,7 +118,13 @@ class Results:
         """Mean of the paired difference between two methods, on the splits that both have seen."""
         first, second = self._values(row, method, metric), self._values(row, other, metric)
         both = sorted(set(first) & set(second))
-        return Mean.of([first[k] - second[k] for k in both]) if both else None
+        return Mean.of([first[k] - second[k] for k in both], self._overlap(row)) if both else None
+
+    def above_floor(self, row: str, method: str) -> Mean | None:
+        """Mean of the error less what it would be if the method were calibrated."""
+        first, second = self._values(row, method, "ece"), self._values(row, method, "ece_floor")
+        both = sorted(set(first) & set(second))
+        return Mean.of([first[k] - second[k] for k in both], self._overlap(row)) if both else None
 
     def better(self, row: str, method: str, other: str, metric: str) -> int | None:
         """1 if the method is better beyond noise, -1 if worse, 0 if neither, None for fewer than two splits."""

@@ -10,13 +10,25 @@ from typing import Any, Final
 from mixnmatch.experiments.reproduce.learning import Needed, needed
 from mixnmatch.experiments.reproduce.manifest import Entry
 from mixnmatch.experiments.reproduce.methods import LEARNING, PAPER, method
+from mixnmatch.experiments.reproduce.published import PUBLISHED
 from mixnmatch.experiments.reproduce.results import Mean, Results, best_of
 
-__all__ = ["Cell", "Table", "efficiency_table", "expressivity_table", "metric_table", "row_table"]
+__all__ = ["Cell", "Table", "efficiency_table", "expressivity_table", "metric_table", "published_table", "row_table"]
 
-DIGITS: Final = {"ece": 2, "ece_residual": 2, "gain": 3, "accuracy": 2, "brier": 4, "nll": 4}
+DIGITS: Final = {
+    "ece": 2,
+    "ece_floor": 2,
+    "ece_printed": 2,
+    "ece_residual": 2,
+    "gain": 3,
+    "accuracy": 2,
+    "brier": 4,
+    "nll": 4,
+}
 EXPRESSIVE: Final = ("ts", "ets")
 EFFICIENT: Final = ("irm", "irova", "irova-ts")
+# Behind errors that are not above what calibrated scores would have.
+FLOOR_MARK: Final = "°"
 PAPER_KEYS: Final = tuple(one.key for one in PAPER)
 
 
@@ -90,25 +102,44 @@ def metric_table(
 ) -> Table:
     """Means of a metric in per cent, with standard errors; bold is what is best within noise.
 
-    ``against`` are further methods that take part in the contest for the best.
+    ``against`` are further methods that take part in the contest for the best. Errors that calibrated scores might have
+    as well are marked.
     """
     lines = []
     for entry in results.rows():
         known = [name for name in dict.fromkeys((*columns, *against)) if (entry.name, name) in results.splits]
         best = results.best(entry.name, known, metric) if len(known) > 1 else set()
-        cells = [_cell(results.mean(entry.name, name, metric), metric, name in best) for name in columns]
+        cells = []
+        for name in columns:
+            apart = results.above_floor(entry.name, name) if metric == "ece" else None
+            mark = FLOOR_MARK if apart is not None and (apart.value <= 0 or apart.is_noise) else ""
+            cells.append(_cell(results.mean(entry.name, name, metric), metric, name in best, mark))
         lines.append(Line(entry, tuple(cells)))
     return Table(key, title, caption, tuple(columns), tuple(lines))
 
 
-def _cell(mean: Mean | None, metric: str, bold: bool) -> Cell:
+def _cell(mean: Mean | None, metric: str, bold: bool, mark: str = "") -> Cell:
     if mean is None:
         return Cell("–")
     digits = DIGITS[metric]
     text = _fixed(100 * mean.value, digits)
     if math.isfinite(mean.error):
         text += f" ±{_fixed(100 * mean.error, digits)}"
-    return Cell(text, bold, 100 * mean.value, 100 * mean.error, mean.n)
+    return Cell(text + mark, bold, 100 * mean.value, 100 * mean.error, mean.n)
+
+
+def published_table(results: Results, metric: str, columns: Sequence[str]) -> list[list[str]]:
+    """Our numbers and the paper's, where a row is the same network on the same data: a head and lines of text."""
+    lines = [["data set", "model", "whose", *(method(key).title for key in columns)]]
+    for entry in results.rows():
+        theirs = PUBLISHED[metric].get((entry.dataset, entry.model))
+        if theirs is None:
+            continue
+        means = [results.mean(entry.name, key, metric) for key in columns]
+        own = ["–" if mean is None else _fixed(100 * mean.value, DIGITS[metric]) for mean in means]
+        lines.append([entry.dataset, entry.model, "ours", *own])
+        lines.append(["", "", "paper", *(theirs.get(key, "–") for key in columns)])
+    return lines
 
 
 def _fixed(value: float, digits: int) -> str:

@@ -40,19 +40,34 @@ from mixnmatch.experiments.reproduce.tables import (
     efficiency_table,
     expressivity_table,
     metric_table,
+    published_table,
     row_table,
 )
 
 __all__ = ["write_all"]
 
 NOISE_TEXT: Final = (
-    "Means over random splits, with standard errors. Bold: best within noise, that is, within two standard errors of "
-    "the paired difference to the best. (Splits share rows: the noise of the data themselves is not in it.) A method "
+    "Means over random splits, with standard errors for splits that share rows (Nadeau and Bengio 2003). Bold: best "
+    "within noise, that is, within two standard errors of the paired difference to the best. A method "
     "with fewer splits than others gets its mean difference to TS on these, added to the mean of TS on all. Tables of "
     "further methods have in bold what is best of all methods, the paper's included. A dash: not run, or no result."
 )
 MEASURED: Final = {
-    "ece": ("Top-label ECE¹ (%)", "lower is better", "the paper's KDE"),
+    "ece": (
+        "Top-label ECE¹ (%)",
+        "lower is better",
+        "the paper's KDE with the bandwidth of the authors' demo code; ° marks what calibrated scores would also have",
+    ),
+    "ece_floor": (
+        "Top-label ECE¹ (%) if it were calibrated",
+        "the same estimate with labels drawn from the probabilities themselves, whose error is 0",
+        "the KDE cannot say less, and differences between errors of this size mean nothing",
+    ),
+    "ece_printed": (
+        "Top-label ECE¹ (%) with the printed bandwidth",
+        "lower is better",
+        "the paper's KDE with the rule that the paper prints",
+    ),
     "ece_residual": (
         "Top-label ECE¹ (%) by the residual KDE",
         "lower is better",
@@ -173,13 +188,26 @@ class _Writer:
         asked = [("table1", "ece"), ("table2", "gain")]
         for key, metric in [pair for pair in asked if pair[0] in self.plan.parts]:
             blocks += self._metric_tables(key, metric, paper, others)
+            blocks += self._published(metric, paper)
         if "table1" in self.plan.parts:
-            blocks += self._metric_tables("table1-residual", "ece_residual", paper, others)
+            for name in ("floor", "printed", "residual"):
+                blocks += self._metric_tables(f"table1-{name}", f"ece_{name}", paper, others)
         blocks += self._metric_tables("accuracy", "accuracy", paper, others)
         if self.failures:
             failed = [[row, method(key).title, text] for (row, key), text in self.failures.items()]
             blocks += [Heading("Methods that failed", 3), Grid(["row", "method", "message"], failed, left=3)]
         return blocks
+
+    def _published(self, metric: str, paper: list[str]) -> list[Block]:
+        columns = [key for key in paper if metric != "gain" or key != "uncalibrated"]
+        head, *lines = published_table(self.results, metric, columns)
+        if not lines:
+            return []
+        text = (
+            "The paper's numbers beside ours, where it has a network of the same name on the same data. Those for CIFAR "
+            "were trained by others than the paper's authors; “like DenseNet 161” is simulated."
+        )
+        return [Heading("Beside the published numbers", 4), Text(text), Grid(head, lines, left=3)]
 
     def _metric_tables(self, key: str, metric: str, paper: list[str], others: list[str]) -> list[Block]:
         title, direction, how = MEASURED[metric]
@@ -267,7 +295,8 @@ class _Writer:
             text = (
                 "Better and worse mean beyond two standard errors of the paired difference over splits. A claim about "
                 "pairs holds (yes) if three quarters of the rows that differ say so, by ECE¹ and by gain, and fails "
-                "(no) if one quarter or less do, by both."
+                "(no) if one quarter or less do, by both. Where fewer than a quarter of the rows differ, results "
+                "cannot tell."
             )
             blocks += [Heading("The paper's claims"), Text(text), statements(found, "claim")]
         if self._wanted("guidelines"):
