@@ -204,7 +204,7 @@ class _Writer:
         if not lines:
             return []
         text = (
-            "The paper's numbers beside ours, where it has a network of the same name on the same data. Those for CIFAR "
+            "The paper's numbers beside ours, where it has a network of that name on the same data. Those for CIFAR "
             "were trained by others than the paper's authors; “like DenseNet 161” is simulated."
         )
         return [Heading("Beside the published numbers", 4), Text(text), Grid(head, lines, left=3)]
