@@ -35,16 +35,16 @@ class Lift(mm.BinaryMap):
     def _fit_columns(self, columns):
         return {"ratio_": (columns.positive_weights() + 1) / (columns.total(_sums) + 1)}
 
-    def _transform_columns(self, block, way):
-        return np.minimum(take(np.asarray(block.probabilities(), dtype=np.float64), way) * self.ratio_, 1.0)
+    def _transform_columns(self, block, scheme):
+        return np.minimum(take(np.asarray(block.probabilities(), dtype=np.float64), scheme) * self.ratio_, 1.0)
 
-    def _lower(self, rows, way):
-        p = rows.probabilities.column(1) if way == "positive" else rows.probabilities
-        return (rows.graph.constant("ratio", self.ratio_ if way == "each" else self.ratio_[0]) * p).at_most(1.0)
+    def _lower(self, rows, scheme):
+        p = rows.probabilities.column(1) if scheme == "positive" else rows.probabilities
+        return (rows.graph.constant("ratio", self.ratio_ if scheme == "each" else self.ratio_[0]) * p).at_most(1.0)
 
 
-def _sums(block, way):
-    p = take(np.asarray(block.probabilities(), dtype=np.float64), way)
+def _sums(block, scheme):
+    p = take(np.asarray(block.probabilities(), dtype=np.float64), scheme)
     weight = block.weight
     if weight is None:
         return p.sum(axis=0)

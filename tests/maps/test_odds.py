@@ -10,22 +10,22 @@ from mixnmatch.maps.odds import OddsTable, odds_tables
 from tests.conftest import make_problem, softmax
 
 
-def columns(way, n_classes, n=500, weight=None) -> Columns:
+def columns(scheme, n_classes, n=500, weight=None) -> Columns:
     logits, y = make_problem(n, n_classes)
     source: Rows = rows(softmax(logits), y, weight)
-    return Columns(source, way)
+    return Columns(source, scheme)
 
 
-@pytest.mark.parametrize("way, n_classes", [("positive", 2), ("each", 3), ("pooled", 4)])
-def test_every_distinct_score_is_kept_for_few_samples(way, n_classes):
+@pytest.mark.parametrize("scheme, n_classes", [("positive", 2), ("each", 3), ("pooled", 4)])
+def test_every_distinct_score_is_kept_for_few_samples(scheme, n_classes):
     weight = np.random.default_rng(0).integers(1, 5, 500)
     logits, y = make_problem(500, n_classes)
     p = softmax(logits)
-    tables = odds_tables(columns(way, n_classes, weight=weight), 1e-37)
-    shown = {"positive": [p[:, 1]], "each": list(p.T), "pooled": [p.ravel()]}[way]
+    tables = odds_tables(columns(scheme, n_classes, weight=weight), 1e-37)
+    shown = {"positive": [p[:, 1]], "each": list(p.T), "pooled": [p.ravel()]}[scheme]
     hits = np.eye(n_classes)[y]
-    truth = {"positive": [hits[:, 1]], "each": list(hits.T), "pooled": [hits.ravel()]}[way]
-    each = np.repeat(weight, n_classes) if way == "pooled" else weight
+    truth = {"positive": [hits[:, 1]], "each": list(hits.T), "pooled": [hits.ravel()]}[scheme]
+    each = np.repeat(weight, n_classes) if scheme == "pooled" else weight
     for table, scores, positive in zip(tables, shown, truth, strict=True):
         order = np.argsort(scores)
         np.testing.assert_allclose(table.log_odds, np.log(scores[order] / (1 - scores[order])), atol=1e-9)
@@ -33,12 +33,12 @@ def test_every_distinct_score_is_kept_for_few_samples(way, n_classes):
         np.testing.assert_array_equal(table.positive, (each * positive)[order])
 
 
-@pytest.mark.parametrize("way, n_classes", [("positive", 2), ("each", 3), ("pooled", 4)])
-def test_cells_keep_weights_and_means(way, n_classes, monkeypatch):
-    exact = odds_tables(columns(way, n_classes), 1e-37)
+@pytest.mark.parametrize("scheme, n_classes", [("positive", 2), ("each", 3), ("pooled", 4)])
+def test_cells_keep_weights_and_means(scheme, n_classes, monkeypatch):
+    exact = odds_tables(columns(scheme, n_classes), 1e-37)
     monkeypatch.setattr(odds, "EXACT_EACH", 10)
     with mm.engine(block_bytes=4000):
-        cells = odds_tables(columns(way, n_classes), 1e-37)
+        cells = odds_tables(columns(scheme, n_classes), 1e-37)
     for one, other in zip(exact, cells, strict=True):
         joined = one.in_cells(10)
         np.testing.assert_allclose(other.log_odds, joined.log_odds, atol=1e-12)

@@ -63,7 +63,7 @@ def lowering(*kinds: type[CalibrationMap]) -> Callable[[F], F]:
     """Register a function as the lowering of maps of exactly these classes.
 
     For a map it is called as ``lower(fitted, rows)`` and returns :class:`GraphRows`. For a :class:`BinaryMap` it is
-    called as ``lower(fitted, rows, way)`` and returns a tensor with the calibrated probability of every entry: n x L
+    called as ``lower(fitted, rows, scheme)`` and returns a tensor with the calibrated probability of every entry: n x L
     for the ways "each" (a function for each class) and "pooled" (one for all), n x 1 for "positive" (the second class).
     """
 
@@ -303,9 +303,9 @@ def _ensemble(fitted: Ensemble, rows: GraphRows) -> GraphRows:
 
 @lowering(Pooled, OneVsAll, NormalisedIsotonic)
 def _combined(fitted: Any, rows: GraphRows) -> GraphRows:
-    way = fitted._way(rows.n_classes)
-    g = lowering_of(fitted.map_)(fitted.map_, rows, way)
-    g = (1.0 - g).beside(g) if way == "positive" else g
+    scheme = fitted._scheme(rows.n_classes)
+    g = lowering_of(fitted.map_)(fitted.map_, rows, scheme)
+    g = (1.0 - g).beside(g) if scheme == "positive" else g
     total = g.sum()
     empty = total <= 0.0  # nothing is known of such a row: leave it as it came
     p = rows.probabilities
@@ -323,14 +323,14 @@ def _binary_alone(fitted: BinaryMap, rows: GraphRows) -> GraphRows:
 
 
 @lowering(Isotonic, HistogramBinning, BayesianBinning)
-def _piecewise(fitted: PiecewiseMap, rows: GraphRows, way: str) -> Tensor:
-    scores = _taken(rows.probabilities, way).at_most(1.0)  # rounding can put a score a hair above 1
+def _piecewise(fitted: PiecewiseMap, rows: GraphRows, scheme: str) -> Tensor:
+    scores = _taken(rows.probabilities, scheme).at_most(1.0)  # rounding can put a score a hair above 1
     return PiecewiseTables.of(fitted).at(scores, exact=rows.exact)
 
 
 @lowering(VennAbers)
-def _venn_abers(fitted: VennAbers, rows: GraphRows, way: str) -> Tensor:
-    scores = _taken(rows.probabilities, way).at_most(1.0)
+def _venn_abers(fitted: VennAbers, rows: GraphRows, scheme: str) -> Tensor:
+    scores = _taken(rows.probabilities, scheme).at_most(1.0)
     # The upper end of the interval changes just after a score of the calibration set, which must stay on the left.
     upper = np.insert(fitted.upper_, fitted.offsets_[:-1], fitted.left_upper_)
     before = fitted.offsets_[:-1] + np.arange(len(fitted.left_))
@@ -340,22 +340,22 @@ def _venn_abers(fitted: VennAbers, rows: GraphRows, way: str) -> Tensor:
 
 
 @lowering(PlattScaling)
-def _platt(fitted: PlattScaling, rows: GraphRows, way: str) -> Tensor:
+def _platt(fitted: PlattScaling, rows: GraphRows, scheme: str) -> Tensor:
     if fitted.on == "logit":
-        return _logistic(fitted, rows, way)
+        return _logistic(fitted, rows, scheme)
     slope, intercept = (rows.graph.constant(f"coef_{k}", c) for k, c in enumerate(_coefficients(fitted)))
-    return _log_sigmoid(slope * _taken(rows.probabilities, way) + intercept).exp()
+    return _log_sigmoid(slope * _taken(rows.probabilities, scheme) + intercept).exp()
 
 
 @lowering(BetaScaling, ShrunkenBetaScaling, ShrunkenPlattScaling)
-def _logistic(fitted: Any, rows: GraphRows, way: str) -> Tensor:
-    parts = _taken_log_odds_parts(fitted, rows, way)
+def _logistic(fitted: Any, rows: GraphRows, scheme: str) -> Tensor:
+    parts = _taken_log_odds_parts(fitted, rows, scheme)
     return _log_sigmoid(_logistic_argument(rows, *parts, _coefficients(fitted), "coef")).exp()
 
 
 @lowering(QuadraticScaling, SplineCalibration, KernelCalibration)
-def _odds_curve(fitted: OddsCurveMap, rows: GraphRows, way: str) -> Tensor:
-    log_p, log_not = _taken_log_odds_parts(fitted, rows, way)
+def _odds_curve(fitted: OddsCurveMap, rows: GraphRows, scheme: str) -> Tensor:
+    log_p, log_not = _taken_log_odds_parts(fitted, rows, scheme)
     x = log_p - log_not
     return _log_sigmoid(CurveTables.of(fitted).at(x)).exp()
 
@@ -365,8 +365,8 @@ def _coefficients(fitted: Any) -> list[Any]:
     return [column[0] if len(column) == 1 else column for column in fitted.coef_.T]
 
 
-def _taken(values: Tensor, way: str) -> Tensor:
-    return values.column(1) if way == "positive" else values
+def _taken(values: Tensor, scheme: str) -> Tensor:
+    return values.column(1) if scheme == "positive" else values
 
 
 def _logistic_argument(rows: GraphRows, log_p: Tensor, log_not: Tensor, coefficients: Any, name: str) -> Tensor:
@@ -383,13 +383,13 @@ def _log_sigmoid(x: Tensor) -> Tensor:
     return (x <= tail).choose(x, -((-x.at_least(tail)).exp() + 1.0).log())
 
 
-def _taken_log_odds_parts(fitted: Any, rows: GraphRows, way: str) -> tuple[Tensor, Tensor]:
+def _taken_log_odds_parts(fitted: Any, rows: GraphRows, scheme: str) -> tuple[Tensor, Tensor]:
     """Log p and log(1 - p) of the entries that a binary map looks at, with the floor that it was fitted with."""
     if isinstance(rows, GivenLogits) and fitted.probability_floor_ == 0:
         parts = _log_odds_parts_of_logits(rows)
     else:
         parts = _log_odds_parts(rows, _floor(fitted, rows))
-    return _taken(parts[0], way), _taken(parts[1], way)
+    return _taken(parts[0], scheme), _taken(parts[1], scheme)
 
 
 def _log_odds_parts(rows: GraphRows, floor: Tensor) -> tuple[Tensor, Tensor]:

@@ -345,7 +345,7 @@ class BinaryMap(CalibrationMap):
     """Base of maps for two classes; :class:`OneVsAll` and :class:`Pooled` extend them to many classes.
 
     Subclasses implement ``_fit_columns(columns)``, which returns fitted arrays with the problems along their first
-    axis, and ``_transform_columns(block, way)``. Used alone it needs two classes.
+    axis, and ``_transform_columns(block, scheme)``. Used alone it needs two classes.
     """
 
     def _fit(self, source: Rows) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.kernels.lookup import Piecewise
 from mixnmatch._engine.scores import MOST_BINS, is_number
+from mixnmatch.maps.binary_scores import BinaryScores, goals, map_tables
 from mixnmatch.maps.columns import Columns, take, weighted_count
 from mixnmatch.maps.piecewise import PiecewiseMap
-from mixnmatch.maps.score_table import ScoreTable, goals, map_tables
 from mixnmatch.maps.ties import lower_edges
 
 Vector = NDArray[np.float64]
@@ -84,25 +84,25 @@ class HistogramBinning(PiecewiseMap):
             counts = columns.total(_count_statistic, edges)
             return [_steps(edges, weight, positive) for weight, positive in counts]
 
-        def cut(table: ScoreTable) -> Piecewise:
+        def cut(table: BinaryScores) -> Piecewise:
             cuts = table.equal_mass(bins)
             return _steps(table.edges(cuts, computed=columns.computed), *table.within(cuts))
 
         return map_tables(columns, [bins], cut)
 
 
-def _count_statistic(block: Block, way: str, edges: Vector) -> Vector:
+def _count_statistic(block: Block, scheme: str, edges: Vector) -> Vector:
     """Weight of all and of the positive entries in each bin, K x 2 x bins."""
-    scores, bins, weight = take(block.probabilities(), way), len(edges) - 1, block.weight
+    scores, bins, weight = take(block.probabilities(), scheme), len(edges) - 1, block.weight
     problems = scores.shape[1]
-    a_row = 1 if way == "positive" else block.values.shape[1]
+    a_row = 1 if scheme == "positive" else block.values.shape[1]
     cell = np.searchsorted(edges[1:-1], scores, side="right")  # numbers from 0 to the number of bins less one
     cell += np.arange(problems) * bins
     each = None if weight is None else np.repeat(weight, a_row)
     total = weighted_count(cell.ravel(), each, problems * bins)
     # Of the entries of a row only that of the label can be positive.
-    rows = np.flatnonzero(block.y == 1) if way == "positive" else np.arange(len(block.y))
-    hit = cell.reshape(len(block.y), a_row)[rows, 0 if way == "positive" else block.y]
+    rows = np.flatnonzero(block.y == 1) if scheme == "positive" else np.arange(len(block.y))
+    hit = cell.reshape(len(block.y), a_row)[rows, 0 if scheme == "positive" else block.y]
     positive = weighted_count(hit, None if weight is None else weight[rows], problems * bins)
     return np.stack([total.reshape(problems, bins), positive.reshape(problems, bins)], axis=1)
 
@@ -166,7 +166,7 @@ class BayesianBinning(PiecewiseMap):
         root = np.cbrt(columns.entry_weight())
         fewest, most = max(1, int(root / self.range_factor)), max(1, int(np.ceil(root * self.range_factor)))
 
-        def average(table: ScoreTable) -> Piecewise:
+        def average(table: BinaryScores) -> Piecewise:
             # More bins than distinct scores only repeat the finest binning.
             counts = np.arange(min(fewest, table.n_distinct), min(most, table.n_distinct) + 1)
             return _average(table, counts, self.prior_weight, columns.computed)
@@ -174,7 +174,7 @@ class BayesianBinning(PiecewiseMap):
         return map_tables(columns, range(fewest, most + 1), average)
 
 
-def _average(table: ScoreTable, counts: NDArray[np.intp], prior_weight: float, computed: bool) -> Piecewise:
+def _average(table: BinaryScores, counts: NDArray[np.intp], prior_weight: float, computed: bool) -> Piecewise:
     """Average of the binnings, weighted by their marginal likelihoods, as one step function on all their edges."""
     cuts, sizes = _binnings(table, counts)
     seen = np.zeros(table.size + 1, dtype=bool)
@@ -201,7 +201,7 @@ def _average(table: ScoreTable, counts: NDArray[np.intp], prior_weight: float, c
     return Piecewise(knots[own], values[own], flat, float(values[own][0]))
 
 
-def _binnings(table: ScoreTable, counts: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _binnings(table: BinaryScores, counts: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Distinct binnings into these numbers of bins of equal mass: all cuts, from 0 to the end each time, and sizes."""
     bins = np.repeat(counts, counts + 1)
     number = np.arange(len(bins)) - np.repeat(np.cumsum(counts + 1) - counts - 1, counts + 1)

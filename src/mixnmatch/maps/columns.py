@@ -30,48 +30,48 @@ def weighted_count(index: NDArray[Any], weight: NDArray[Any] | None, size: int) 
     return np.bincount(index, weight, size).astype(np.float64, copy=False)
 
 
-def take(values: NDArray[Any], way: str) -> NDArray[Any]:
+def take(values: NDArray[Any], scheme: str) -> NDArray[Any]:
     """Entries of an n x L table that the problems look at, as m x K."""
-    if way == "positive":
+    if scheme == "positive":
         return values[:, 1:]
-    return values if way == "each" else values.reshape(-1, 1)
+    return values if scheme == "each" else values.reshape(-1, 1)
 
 
-def labels(block: Block, way: str) -> tuple[NDArray[np.bool_], NDArray[np.float64] | None]:
+def labels(block: Block, scheme: str) -> tuple[NDArray[np.bool_], NDArray[np.float64] | None]:
     """Which entries are positive, and the weights of the m rows."""
     positive = np.zeros(block.values.shape, dtype=bool)
     positive[np.arange(len(block.y)), block.y] = True
     weight = block.weight
-    if way == "pooled" and weight is not None:
+    if scheme == "pooled" and weight is not None:
         weight = np.repeat(weight, block.values.shape[1])
-    return take(positive, way), weight
+    return take(positive, scheme), weight
 
 
-def entries(block: Block, way: str) -> Entries:
+def entries(block: Block, scheme: str) -> Entries:
     """Scores, labels and weights of the binary problems in a block."""
-    return Entries(take(block.probabilities(), way), *labels(block, way))
+    return Entries(take(block.probabilities(), scheme), *labels(block, scheme))
 
 
-def tied_entries(block: Block, way: str) -> Entries:
+def tied_entries(block: Block, scheme: str) -> Entries:
     """The same with probabilities that differ by rounding alone made equal; those that users give stay as they are."""
-    found, given = entries(block, way), block.form == "probabilities" and not block.off_simplex
+    found, given = entries(block, scheme), block.form == "probabilities" and not block.off_simplex
     return found if given else replace(found, scores=lower_edges(found.scores))
 
 
-def log_odds_parts(block: Block, way: str, floor: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def log_odds_parts(block: Block, scheme: str, floor: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Log p and log(1 - p) of the entries, neither below the logarithm of ``floor``."""
     logits = block.form == "logits"
     x = block.values if logits else block.log_probabilities()
     log_p, log_not = block.kernels.log_odds_parts(x, block.log_floor(floor), logits=logits)
-    return take(log_p, way), take(log_not, way)
+    return take(log_p, scheme), take(log_not, scheme)
 
 
-def log_odds(block: Block, way: str, floor: float) -> NDArray[np.float64]:
+def log_odds(block: Block, scheme: str, floor: float) -> NDArray[np.float64]:
     """Logarithm of p / (1 - p) of the entries, with both at least ``floor``."""
-    if way == "positive" and block.form == "logits":  # with two classes it is the lead of the second one
+    if scheme == "positive" and block.form == "logits":  # with two classes it is the lead of the second one
         lead, lowest = np.subtract(block.values[:, 1:], block.values[:, :1], dtype=np.float64), block.log_floor(floor)
         return np.asarray(np.clip(lead, lowest, -lowest, out=lead))
-    log_p, log_not = log_odds_parts(block, way, floor)
+    log_p, log_not = log_odds_parts(block, scheme, floor)
     return np.subtract(log_p, log_not, out=log_p)
 
 
@@ -80,7 +80,7 @@ class Columns:
     """A source of rows seen as K binary problems."""
 
     source: Rows
-    way: str
+    scheme: str
 
     @property
     def computed(self) -> bool:
@@ -90,27 +90,27 @@ class Columns:
     @property
     def n_problems(self) -> int:
         """Number of problems K."""
-        return self.source.n_classes if self.way == "each" else 1
+        return self.source.n_classes if self.scheme == "each" else 1
 
     def positive_weights(self) -> NDArray[np.float64]:
         """Weight of the positive entries of each problem."""
         weights = self.source.class_weights()
-        if self.way == "each":
+        if self.scheme == "each":
             return weights
-        return weights[1:] if self.way == "positive" else weights.sum(keepdims=True)
+        return weights[1:] if self.scheme == "positive" else weights.sum(keepdims=True)
 
     def entry_weight(self) -> float:
         """Weight of all entries of a problem."""
-        per_row = self.source.n_classes if self.way == "pooled" else 1
+        per_row = self.source.n_classes if self.scheme == "pooled" else 1
         return self.source.total_weight() * per_row
 
     def total(self, statistic: Callable[..., T], *args: Any, block_bytes: int | None = None) -> T:
-        """Sum of ``statistic(block, way, *args)`` over blocks."""
-        return self.source.total(statistic, self.way, *args, block_bytes=block_bytes)
+        """Sum of ``statistic(block, scheme, *args)`` over blocks."""
+        return self.source.total(statistic, self.scheme, *args, block_bytes=block_bytes)
 
     def map_blocks(self, statistic: Callable[..., T], *args: Any, block_bytes: int | None = None) -> Iterator[T]:
-        """``statistic(block, way, *args)`` for every block."""
-        return self.source.map_blocks(statistic, self.way, *args, block_bytes=block_bytes)
+        """``statistic(block, scheme, *args)`` for every block."""
+        return self.source.map_blocks(statistic, self.scheme, *args, block_bytes=block_bytes)
 
     def gathered(
         self, problems: slice = slice(None), *, tied: bool = False
@@ -120,7 +120,7 @@ class Columns:
         With ``tied``, scores that differ by rounding alone are made equal.
         """
         wanted = len(range(self.n_problems)[problems])
-        shape = wanted, self.source.n_entries if self.way == "pooled" else self.source.n_rows
+        shape = wanted, self.source.n_entries if self.scheme == "pooled" else self.source.n_rows
         scores, positive, weight = None, np.empty(shape, dtype=bool), []
         start = stop = 0
         for part in self.map_blocks(tied_entries if tied else entries):

@@ -50,28 +50,28 @@ class _Shared(CalibrationMap):
         if not isinstance(self.map_, BinaryMap) or not 0 <= self.mixing_ <= 1:
             msg = "a combination without a binary map, or with an impossible share of smoothing"
             raise ValueError(msg)
-        needed = self.n_classes_ if self._way(self.n_classes_) == "each" else 1
+        needed = self.n_classes_ if self._scheme(self.n_classes_) == "each" else 1
         found = getattr(self.map_, "_n_problems", needed)
         if found != needed:
             msg = f"a combination of {needed} problems with a map of {found}"
             raise ValueError(msg)
 
-    def _way(self, n_classes: int) -> str:
+    def _scheme(self, n_classes: int) -> str:
         raise NotImplementedError(type(self).__name__)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         inner = binary_map(clone(self.map))
         inner._check_params()
-        learned = inner._fit_columns(Columns(source, self._way(source.n_classes)))
+        learned = inner._fit_columns(Columns(source, self._scheme(source.n_classes)))
         return {
             "map_": inner._as_part(learned, source),
             "mixing_": min(1.0, self.smoothing / (source.total_weight() + 1)),
         }
 
     def _proba(self, block: Block) -> NDArray[Any]:
-        way = self._way(block.values.shape[1])
-        g = self.map_._transform_columns(block, way)
-        if way == "positive":
+        scheme = self._scheme(block.values.shape[1])
+        g = self.map_._transform_columns(block, scheme)
+        if scheme == "positive":
             return mix_with_uniform(two_columns(g[:, 0]), self.mixing_)
         g = g.reshape(block.values.shape)
         if block.kernels.normalise(g, self.mixing_):  # nothing is known of rows of zeros: they stay as they came
@@ -106,7 +106,7 @@ class Pooled(_Shared):
     True
     """
 
-    def _way(self, n_classes: int) -> str:
+    def _scheme(self, n_classes: int) -> str:
         return "pooled"
 
     @property
@@ -143,7 +143,7 @@ class OneVsAll(_Shared):
 
     _least_rows = 1 << 10  # a column of a block should be long enough to pay for a call
 
-    def _way(self, n_classes: int) -> str:
+    def _scheme(self, n_classes: int) -> str:
         return "positive" if n_classes == 2 else "each"
 
     @property

@@ -124,8 +124,8 @@ class ExternalBinary(BinaryMap):
             )
         return {"estimators_": fitted}
 
-    def _transform_columns(self, block: Block, way: str) -> NDArray[np.float64]:
-        scores = take(block.probabilities(), way).astype(np.float64)
+    def _transform_columns(self, block: Block, scheme: str) -> NDArray[np.float64]:
+        scores = take(block.probabilities(), scheme).astype(np.float64)
         out = np.empty(scores.shape)
         for k, estimator in enumerate(self.estimators_):
             known = isinstance(estimator, float)

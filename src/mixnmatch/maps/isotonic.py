@@ -176,28 +176,28 @@ def _distinct(scores: NDArray[Any], weight: Vector | None) -> Positives:
     return Positives(distinct.astype(np.float64), weighted_count(index, weight, len(distinct)))
 
 
-def _block_positives(block: Block, way: str) -> tuple[NDArray[Any], NDArray[np.intp] | None, Vector | None]:
+def _block_positives(block: Block, scheme: str) -> tuple[NDArray[Any], NDArray[np.intp] | None, Vector | None]:
     scores, weight = block.label_probabilities(), block.weight
-    if way == "positive":
+    if scheme == "positive":
         rows = block.y == 1
         scores, weight = scores[rows], None if weight is None else weight[rows]
-    return scores, block.y if way == "each" else None, weight
+    return scores, block.y if scheme == "each" else None, weight
 
 
 def _gaps(columns: Columns, positives: list[Positives], shape: str) -> list[Gaps]:
     """Second pass: what lies in each gap, added up over blocks."""
-    source, way = columns.source, columns.way
+    source, scheme = columns.source, columns.scheme
     knots = [Knots(p.scores) for p in positives]
     many = source.n_entries > SEARCH_FROM * len(knots[0].values)
     search = source.backend == "compiled" and len(knots) == 1 and (many or source.weight is not None)
     compiled = search and not source.chain
     # A compiled kernel does not need its whole block at once, and each block brings gaps of its own: let there be few.
     size = COUNT_BYTES if compiled else SORT_BYTES
-    if compiled and way == "pooled" and shape == "step" and source.scores.logits:
+    if compiled and scheme == "pooled" and shape == "step" and source.scores.logits:
         negatives = source.total(_negatives_of_logits, knots[0], block_bytes=size)
         negatives[1:] += positives[0].weight
         return [Gaps(negatives, np.empty(0), np.empty(0))]
-    return source.total(_block_gaps, way, knots, shape, search, block_bytes=size, combine=_merged)
+    return source.total(_block_gaps, scheme, knots, shape, search, block_bytes=size, combine=_merged)
 
 
 def _negatives_of_logits(block: Block, knots: Knots) -> Vector:
@@ -216,12 +216,12 @@ def _merged(left: list[Gaps], right: list[Gaps]) -> list[Gaps]:
     return [a + b for a, b in zip(left, right, strict=True)]
 
 
-def _block_gaps(block: Block, way: str, knots: list[Knots], shape: str, search: bool) -> list[Gaps]:
+def _block_gaps(block: Block, scheme: str, knots: list[Knots], shape: str, search: bool) -> list[Gaps]:
     found = [Gaps.empty(len(k.values) + 1, shape) for k in knots]
     kernels = block.kernels if search else _numpy
     for part in _pieces(block) if search else [block]:
         p = part.probabilities()
-        columns = [p] if way == "pooled" else np.ascontiguousarray(take(p, way).T)[:, :, None]
+        columns = [p] if scheme == "pooled" else np.ascontiguousarray(take(p, scheme).T)[:, :, None]
         for scores, k, gaps in zip(columns, knots, found, strict=True):
             kernels.add_gaps(scores, part.weight, k, gaps.weight, gaps.score_sum, gaps.largest)
     return found

@@ -70,7 +70,7 @@ class LogisticMap(BinaryMap):
         require(len(self.coef_) and (self.coef_[:, :-1] >= 0).all(), self, "coef_", "has a negative slope")
         check_range(self, "probability_floor_", 0.0, 1.0)
 
-    def _features(self, block: Block, way: str, floor: float) -> tuple[Array, Array | None]:
+    def _features(self, block: Block, scheme: str, floor: float) -> tuple[Array, Array | None]:
         """What the slopes are of, one or two m x K tables for the entries of a block."""
         raise NotImplementedError(type(self).__name__)
 
@@ -82,7 +82,7 @@ class LogisticMap(BinaryMap):
             targets = np.stack([1 / (negative + 2), (positive + 1) / (positive + 2)])
         else:
             targets = np.stack([np.zeros_like(negative), np.ones_like(positive)])
-        look = Columns(columns.source.preview(LOOK), columns.way)
+        look = Columns(columns.source.preview(LOOK), columns.scheme)
         few = look.source.n_rows * MUCH_MORE <= columns.source.n_rows
         centre = self._centre(look, floor)
         rows = self._problems(look, floor, centre)
@@ -97,14 +97,14 @@ class LogisticMap(BinaryMap):
         return {"coef_": coefficients, "probability_floor_": floor, "loss_": found.point.value / entry_weight}
 
     def _problems(self, columns: Columns, floor: float, centre: Array) -> Prepared:
-        return Prepared.of(columns.source, logistic_problems, columns.way, self, floor, centre)
+        return Prepared.of(columns.source, logistic_problems, columns.scheme, self, floor, centre)
 
     def _centre(self, look: Columns, floor: float) -> Array:
         """Mean of the features of each problem: centring on it keeps scores that hardly differ distinct."""
         rows = self._problems(look, floor, np.zeros((look.n_problems, self._n_features)))
         flat = np.zeros((look.n_problems, self._n_features + 1))
         curvature = rows.total(logistic_statistic, flat, np.zeros((2, look.n_problems)), "nll")[2]
-        low, high = look.source.total(_feature_ends, look.way, self, floor, combine=np.maximum)
+        low, high = look.source.total(_feature_ends, look.scheme, self, floor, combine=np.maximum)
         # Of features that are all the same the mean must be that number, or rounding would pass for a spread.
         return np.asarray(np.clip(curvature[:, :-1, -1] / curvature[:, -1:, -1], -low, high))
 
@@ -150,8 +150,8 @@ class LogisticMap(BinaryMap):
             unseen=True,
         )
 
-    def _transform_columns(self, block: Block, way: str) -> Array:
-        first, second = self._features(block, way, self.probability_floor_)
+    def _transform_columns(self, block: Block, scheme: str) -> Array:
+        first, second = self._features(block, scheme, self.probability_floor_)
         x = first * self.coef_[:, 0]
         if second is not None:
             x += second * self.coef_[:, 1]
@@ -178,19 +178,19 @@ class Problems:
     kernels: ModuleType
 
 
-def logistic_problems(block: Block, way: str, which: LogisticMap, floor: float, centre: Array) -> Problems:
+def logistic_problems(block: Block, scheme: str, which: LogisticMap, floor: float, centre: Array) -> Problems:
     """The binary problems of a block as the kernels read them, features less their ``centre``."""
-    positive, weight = labels(block, way)
-    first, second = which._features(block, way, floor)
+    positive, weight = labels(block, scheme)
+    first, second = which._features(block, scheme, floor)
     first = np.ascontiguousarray(first.T) - centre[:, :1]
     second = None if second is None else np.ascontiguousarray(second.T) - centre[:, 1:]
     weight = np.ones(first.shape[1]) if weight is None else weight
     return Problems(first, second, np.ascontiguousarray(positive.T), weight, block.kernels)
 
 
-def _feature_ends(block: Block, way: str, which: LogisticMap, floor: float) -> Array:
+def _feature_ends(block: Block, scheme: str, which: LogisticMap, floor: float) -> Array:
     """Largest feature of each problem with its sign reversed, and as it is: 2 x K x P."""
-    tables = [table for table in which._features(block, way, floor) if table is not None]
+    tables = [table for table in which._features(block, scheme, floor) if table is not None]
     ends = [[table.max(axis=0, initial=-np.inf) for table in (-features, features)] for features in tables]
     return np.moveaxis(np.array(ends), 0, -1)
 
@@ -254,10 +254,10 @@ class PlattScaling(LogisticMap):
             msg = f'on must be "logit" or "probability", got {self.on!r}'
             raise ValueError(msg)
 
-    def _features(self, block: Block, way: str, floor: float) -> tuple[Array, Array | None]:
+    def _features(self, block: Block, scheme: str, floor: float) -> tuple[Array, Array | None]:
         if self.on == "logit":
-            return log_odds(block, way, floor), None
-        return take(block.probabilities(), way).astype(np.float64), None
+            return log_odds(block, scheme, floor), None
+        return take(block.probabilities(), scheme).astype(np.float64), None
 
 
 class BetaScaling(LogisticMap):
@@ -286,6 +286,6 @@ class BetaScaling(LogisticMap):
 
     _n_features = 2
 
-    def _features(self, block: Block, way: str, floor: float) -> tuple[Array, Array | None]:
-        log_p, log_not = log_odds_parts(block, way, floor)
+    def _features(self, block: Block, scheme: str, floor: float) -> tuple[Array, Array | None]:
+        log_p, log_not = log_odds_parts(block, scheme, floor)
         return log_p, -log_not

@@ -72,7 +72,7 @@ class OddsTable:
 
 def odds_tables(columns: Columns, floor: float) -> list[OddsTable]:
     """A table of log-odds for each problem, with probabilities read as at least ``floor``."""
-    per_problem = columns.source.n_entries if columns.way == "pooled" else columns.source.n_rows
+    per_problem = columns.source.n_entries if columns.scheme == "pooled" else columns.source.n_rows
     if per_problem <= EXACT_EACH and per_problem * columns.n_problems <= EXACT_ALL:
         parts = list(columns.map_blocks(_block_odds, floor))
         x, positive = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
@@ -83,9 +83,9 @@ def odds_tables(columns: Columns, floor: float) -> list[OddsTable]:
     return [_means(*problem) for problem in np.moveaxis(sums, 1, 0)]
 
 
-def _block_odds(block: Block, way: str, floor: float) -> tuple[Array, NDArray[np.bool_], Array]:
-    x = log_odds(block, way, floor)
-    positive, weight = labels(block, way)
+def _block_odds(block: Block, scheme: str, floor: float) -> tuple[Array, NDArray[np.bool_], Array]:
+    x = log_odds(block, scheme, floor)
+    positive, weight = labels(block, scheme)
     return x, positive, np.ones(len(x)) if weight is None else weight
 
 
@@ -95,9 +95,9 @@ def _distinct(x: Array, positive: NDArray[np.bool_], weight: Array) -> OddsTable
     return OddsTable(distinct, *sums)
 
 
-def _block_cells(block: Block, way: str, floor: float, cells: int) -> Array:
+def _block_cells(block: Block, scheme: str, floor: float, cells: int) -> Array:
     """Weight, weight of positives and weighted sum of log-odds in each cell, 3 x K x cells."""
-    x, positive, weight = _block_odds(block, way, floor)
+    x, positive, weight = _block_odds(block, scheme, floor)
     problems = x.shape[1]
     cell = _cells(x, cells)
     cell += np.arange(problems) * cells

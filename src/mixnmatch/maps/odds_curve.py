@@ -162,8 +162,8 @@ class OddsCurveMap(BinaryMap):
         spans = enumerate(zip(self.offsets_[:-1], self.offsets_[1:], strict=True))
         return [Curve(self.knots_[a:b], self.pieces_[a + k : b + k + 1]) for k, (a, b) in spans]
 
-    def _transform_columns(self, block: Block, way: str) -> Array:
-        x = log_odds(block, way, self.probability_floor_)
+    def _transform_columns(self, block: Block, scheme: str) -> Array:
+        x = log_odds(block, scheme, self.probability_floor_)
         out = np.empty(x.shape)
         for k, curve in enumerate(self.curves()):
             out[:, k] = curve(x[:, k])

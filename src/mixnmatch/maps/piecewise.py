@@ -90,8 +90,8 @@ class PiecewiseMap(BinaryMap):
         spans = zip(self.offsets_[:-1], self.offsets_[1:], self.left_, strict=True)
         return [Piecewise(self.knots_[a:b], self.values_[a:b], self.slopes_[a:b], float(left)) for a, b, left in spans]
 
-    def _transform_columns(self, block: Block, way: str) -> NDArray[np.float64]:
-        scores = take(block.probabilities(), way)
+    def _transform_columns(self, block: Block, scheme: str) -> NDArray[np.float64]:
+        scores = take(block.probabilities(), scheme)
         out = np.empty(scores.shape)
         functions = self.functions()
         if len(functions) == 1:

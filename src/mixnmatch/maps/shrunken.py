@@ -117,8 +117,8 @@ class ShrunkenPlattScaling(_Shrunken):
 
     _n_features = 1
 
-    def _features(self, block: Block, way: str, floor: float) -> tuple[Array, Array | None]:
-        return log_odds(block, way, floor), None
+    def _features(self, block: Block, scheme: str, floor: float) -> tuple[Array, Array | None]:
+        return log_odds(block, scheme, floor), None
 
     def _features_of(self, x: Array) -> Array:
         return np.stack([x, np.ones_like(x)], axis=1)

@@ -13,10 +13,10 @@ from mixnmatch._engine.folds import check_folds
 from mixnmatch._engine.kernels.lookup import Piecewise
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import read_scores
+from mixnmatch.maps.binary_scores import SORTED_ENTRIES
 from mixnmatch.maps.columns import Columns, take, weighted_count
 from mixnmatch.maps.parameters import check_is_fitted
 from mixnmatch.maps.piecewise import PiecewiseMap, join_functions
-from mixnmatch.maps.score_table import SORTED_ENTRIES
 from mixnmatch.maps.ties import upper_edges
 
 Vector = NDArray[np.float64]
@@ -114,7 +114,7 @@ class VennAbers(PiecewiseMap):
             return list(_all_steps(columns))
         n_folds, seed = int(self.cv), int(self.random_state)
         folds = [columns.source.fold(k, n_folds, keep=True, seed=seed) for k in range(n_folds)]
-        parts = [_all_steps(Columns(fold, columns.way)) for fold in folds]
+        parts = [_all_steps(Columns(fold, columns.scheme)) for fold in folds]
         return [Steps.merged(of_folds) for of_folds in zip(*parts, strict=True)]
 
     def interval(self, scores: Any) -> Vector:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mixnmatch import OneVsAll, Pooled
-from mixnmatch.maps import BayesianBinning, HistogramBinning, score_table
+from mixnmatch.maps import BayesianBinning, HistogramBinning, binary_scores
 
 from ..conftest import make_problem, softmax
 
@@ -30,9 +30,9 @@ def test_passes_find_the_same_bins_as_sorting(monkeypatch, map_, kind):
             p = p.astype(np.float32)
         monkeypatch.undo()
         expected = map_.fit(p, y, weight).predict_proba(p)
-        monkeypatch.setattr(score_table, "SORTED_ENTRIES", 650)  # three of the four problems at a time
+        monkeypatch.setattr(binary_scores, "SORTED_ENTRIES", 650)  # three of the four problems at a time
         np.testing.assert_array_equal(map_.fit(p, y, weight).predict_proba(p), expected)
-        monkeypatch.setattr(score_table, "SORTED_ENTRIES", 0)
+        monkeypatch.setattr(binary_scores, "SORTED_ENTRIES", 0)
         for cells in (1 << 20, 1 << 6):  # many bits a pass, and few
-            monkeypatch.setattr(score_table, "CELLS", cells)
+            monkeypatch.setattr(binary_scores, "CELLS", cells)
             np.testing.assert_array_equal(map_.fit(p, y, weight).predict_proba(p), expected)

@@ -27,7 +27,7 @@ CELLS = 1 << 20
 BITS = 62
 
 
-class ScoreTable(ABC):
+class BinaryScores(ABC):
     """Scores of a binary problem in order. A position in it, from 0 to ``size``, is a place where a bin can end."""
 
     size: int
@@ -66,7 +66,7 @@ class ScoreTable(ABC):
 
 
 @dataclass(frozen=True)
-class SortedScores(ScoreTable):
+class SortedScores(BinaryScores):
     """Entries without weights: all scores in order, and those of the positives. Positions count entries."""
 
     scores: NDArray[Any]
@@ -112,7 +112,7 @@ class SortedScores(ScoreTable):
 
 
 @dataclass(frozen=True)
-class GroupedScores(ScoreTable):
+class GroupedScores(BinaryScores):
     """Scores in groups: lowest and highest score, and running weights up to each group. Positions count groups.
 
     A group is one distinct score, or all scores between two of which no bin ends.
@@ -172,7 +172,7 @@ def goals(total: float, numbers: NDArray[np.intp], bins: NDArray[np.intp] | int)
     return np.asarray(total * numbers / bins * (1 - 1e-12))
 
 
-def map_tables(columns: Columns, bin_counts: Sequence[int], work: Callable[[ScoreTable], T]) -> list[T]:
+def map_tables(columns: Columns, bin_counts: Sequence[int], work: Callable[[BinaryScores], T]) -> list[T]:
     """``work(table)`` for a table of each problem that can be cut into these numbers of bins of equal mass."""
     source = columns.source
     at_a_time = _sorted_together(columns)
@@ -183,7 +183,7 @@ def map_tables(columns: Columns, bin_counts: Sequence[int], work: Callable[[Scor
     wanted = np.unique(np.concatenate([goals(total, np.arange(1, bins), bins) for bins in bin_counts]))
     distinct = columns.total(_distinct, max(bin_counts)).scores
     ends = _ends_of_bins(columns, wanted)
-    groups = source.total(_groups, columns.way, ends, combine=_merged)
+    groups = source.total(_groups, columns.scheme, ends, combine=_merged)
     return [work(_table(*parts)) for parts in zip(ends, groups, distinct, strict=True)]
 
 
@@ -193,12 +193,12 @@ def _sorted_together(columns: Columns) -> int:
     return 0 if columns.source.on_dask or together * MOST_PASSES < columns.n_problems else together
 
 
-def _map_sorted(gathered: list[Any], work: Callable[[ScoreTable], T]) -> Iterator[T]:
+def _map_sorted(gathered: list[Any], work: Callable[[BinaryScores], T]) -> Iterator[T]:
     one_each = [(k, k + 1) for k in range(len(gathered))]
     return run_blocks(lambda k, _: work(_sorted_table(*gathered[k])), one_each)
 
 
-def _sorted_table(scores: NDArray[Any], positive: NDArray[np.bool_], weight: Vector | None) -> ScoreTable:
+def _sorted_table(scores: NDArray[Any], positive: NDArray[np.bool_], weight: Vector | None) -> BinaryScores:
     return SortedScores.of(scores, positive) if weight is None else GroupedScores.of(scores, positive, weight)
 
 
@@ -211,8 +211,8 @@ def _table(ends: Vector, groups: Vector, distinct: Vector) -> GroupedScores:
     )
 
 
-def _distinct(block: Block, way: str, most: int) -> Lowest:
-    scores = tied_entries(block, way).scores
+def _distinct(block: Block, scheme: str, most: int) -> Lowest:
+    scores = tied_entries(block, scheme).scores
     return Lowest(most, [np.unique(column)[:most].astype(np.float64) for column in scores.T])
 
 
@@ -262,9 +262,9 @@ def _cells_of_goals(running: Vector, row: NDArray[np.intp], goals: Vector) -> tu
     return cell, np.where(cell > 0, running[row, cell - 1], 0.0)
 
 
-def _cell_weights(block: Block, way: str, ranges: tuple[NDArray[np.int64], ...], left: int, bits: int) -> Any:
+def _cell_weights(block: Block, scheme: str, ranges: tuple[NDArray[np.int64], ...], left: int, bits: int) -> Any:
     """Weight in the 2^bits cells of each range; a range is all scores with the same bits but the last ``left``."""
-    part = tied_entries(block, way)
+    part = tied_entries(block, scheme)
     found = []
     for column, own in zip(part.scores.T, ranges, strict=True):
         key = np.abs(column.astype(np.float64)).view(np.int64)
@@ -277,9 +277,9 @@ def _cell_weights(block: Block, way: str, ranges: tuple[NDArray[np.int64], ...],
     return tuple(found)
 
 
-def _groups(block: Block, way: str, ends: list[Vector]) -> list[Vector]:
+def _groups(block: Block, scheme: str, ends: list[Vector]) -> list[Vector]:
     """Weight, weight of positives and lowest score of the entries up to each end, and beyond the last."""
-    part = tied_entries(block, way)
+    part = tied_entries(block, scheme)
     found = []
     for column, positive, own in zip(part.scores.T, part.positive.T, ends, strict=True):
         group, size = np.searchsorted(own, column, side="left"), len(own) + 1
