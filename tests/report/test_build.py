@@ -196,7 +196,7 @@ def test_bad_input_is_refused_before_the_work(tmp_path):
     logits, y = make_problem(100, 3)
     with pytest.raises(ValueError, match="logits=True"):
         build_report(logits, y)
-    with pytest.raises(ValueError, match="no map called"):
+    with pytest.raises(ValueError, match="no method called"):
         build_report(logits, y, logits=True, method="nothing")
     with pytest.raises(FileNotFoundError, match="no folder"):
         write_report(tmp_path / "none" / "report.html", logits, y, logits=True)

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from mixnmatch.cli.command import Command, echo, print_json
+from mixnmatch.cli.command import Command, print_json
 from mixnmatch.cli.options import FILE, FILE_HELP, Names, Reading, force_option, json_option, reading_options
+from mixnmatch.cli.terminal import echo
 
 HELP = f"""Turn scores into calibrated probabilities with a map that `fit` saved.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from mixnmatch._engine.text import significant
 from mixnmatch.selection.text_table import table
 
 __all__ = ["between", "number", "percent", "plural", "reporting", "table", "wrap"]
@@ -43,7 +44,7 @@ def wrap(text: str) -> str:
 def plural(count: float, noun: str) -> str:
     """Such as "1 row" and "5000 rows"; weights may make the count a fraction."""
     ending = "" if count == 1 else ("es" if noun.endswith("s") else "s")
-    return f"{count:g} {noun}{ending}" if count != int(count) else f"{int(count)} {noun}{ending}"
+    return f"{significant(count, 6) if count != int(count) else int(count)} {noun}{ending}"
 
 
 @contextmanager

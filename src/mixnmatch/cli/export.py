@@ -7,15 +7,16 @@ from typing import Any
 
 import click
 
-from mixnmatch.cli.command import Command, echo, print_json
+from mixnmatch.cli.command import Command, print_json
 from mixnmatch.cli.options import FILE, force_option, json_option
+from mixnmatch.cli.terminal import echo
 
 HELP = """Write a map that `fit` saved as a model for other runtimes.
 
     MAP is a file written by `mixnmatch fit`. What is written follows from the name of the output:
 
     \b
-      .onnx  a model of standard operators for any ONNX runtime (needs the extra `onnx`)
+      .onnx  a model of standard operators for any ONNX runtime (extra `onnx`)
       .pt2   a PyTorch program, for torch.export.load (needs the extra `torch`)
 
     The model takes float32 scores, n x L, and gives float32 probabilities. With --classifier the map is appended to a

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixnmatch.cli.command import Command, echo, print_json
+from mixnmatch.cli.command import Command, print_json
 from mixnmatch.cli.options import FILE, FILE_HELP, Reading, force_option, json_option, reading_options
+from mixnmatch.cli.terminal import echo
 
 if TYPE_CHECKING:
     from mixnmatch.monitoring import Monitor, MonitorResult
@@ -34,7 +35,7 @@ HELP = f"""Is a map in production still calibrated? Alarms, with advice, as labe
     help=HELP,
     examples=(
         "mixnmatch monitor cal.json january.parquet --state state.json",
-        "mixnmatch monitor cal.json 2026-*.csv --state state.json --html page.html --force",
+        "mixnmatch monitor cal.json 2026-*.csv --state state.json --html page.html",
         "mixnmatch monitor cal.json late.csv --step january.parquet --state state.json",
     ),
 )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.text import significant
 from mixnmatch.decisions._guarantee import Ranked, certify, two_sided
 from mixnmatch.decisions._inputs import check_share, labelled, score_type, top_class
 from mixnmatch.evaluation._means import check_confidence, finite
@@ -268,8 +269,9 @@ def coverage_for(
     size |= {"n_rows": len(outcomes.z), "met": found.place is not None}
     if found.place is None:
         msg = (
-            f"no samples can be predicted at a risk of {risk:g} with {confidence:.0%} confidence on {ranked.total:g} "
-            f"samples; it takes at least {found.needed:g} predicted samples, all of them right"
+            f"no samples can be predicted at a risk of {risk:g} with {confidence:.0%} confidence on "
+            f"{significant(ranked.total, 6)} samples; it takes at least {significant(found.needed, 6)} predicted "
+            "samples, all of them right"
         )
         warnings.warn(msg, UserWarning, stacklevel=2)
         return SelectiveCoverage(math.inf, risk=math.nan, coverage=0.0, interval=(0.0, 0.0), **size)

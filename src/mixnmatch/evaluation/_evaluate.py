@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine import door
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows, refuse_dask
+from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch.evaluation import error as errors
 from mixnmatch.evaluation._bounded import (
     HALF_SQUARED_ERROR,
@@ -234,7 +235,7 @@ class _Asked:
         known = ("calibration_error", *(name for name in METRICS if n_classes == 2 or name not in FOR_TWO))
         for name in self.metrics:
             if name not in known:
-                msg = f"there is no metric {name!r}; metrics are {', '.join(known)}"
+                msg = f"there is no metric {name!r}; metrics are {', '.join(known)}.{did_you_mean(name, known)}"
                 raise ValueError(msg)
 
     @property

@@ -9,6 +9,7 @@ import numpy as np
 
 from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows, refuse_dask
+from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
 from mixnmatch.evaluation._curves import (
     Band,
@@ -337,5 +338,5 @@ def _density(grid: Grid) -> tuple[Floats, Floats]:
 
 def _check_kind(kind: str) -> None:
     if kind not in KINDS:
-        msg = f"kind must be one of {', '.join(KINDS)}, got {kind!r}"
+        msg = f"kind must be one of {', '.join(KINDS)}, got {kind!r}.{did_you_mean(kind, KINDS)}"
         raise ValueError(msg)

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mixnmatch._engine.text import significant
 from mixnmatch.monitoring.advice import TEXTS
 from mixnmatch.monitoring.intervals import ClassOffset
 
@@ -125,7 +126,7 @@ def e_text(log_e_value: float) -> str:
     if math.isinf(log_e_value):
         return "infinite" if log_e_value > 0 else "0"
     if log_e_value < 13:
-        return f"{math.exp(log_e_value):.3g}"
+        return significant(math.exp(log_e_value), 3)
     return f"10^{log_e_value / math.log(10):.1f}"
 
 

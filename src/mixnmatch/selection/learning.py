@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.text import wrapped
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.maps.parameters import clone
@@ -196,8 +197,8 @@ class LearningCurve:
             )
             for p in self.points
         ]
-        lines = [self.how, table([header, *rows]), "Would more calibration data help?"]
-        lines += [f"  {outlook.method}: {outlook}" for outlook in self.outlooks]
+        lines = [wrapped(self.how), table([header, *rows]), "Would more calibration data help?"]
+        lines += [wrapped(f"  {outlook.method}: {outlook}") for outlook in self.outlooks]
         lines += [f"{where} failed: {why}" for where, why in self.failures.items()]
         return "\n".join(lines)
 

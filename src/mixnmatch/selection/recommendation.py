@@ -9,6 +9,7 @@ from typing import Any
 
 from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.text import significant
 from mixnmatch.evaluation.result import CalibrationError, p_text
 from mixnmatch.selection.comparison import compare
 from mixnmatch.selection.evaluation_set import read_evaluation
@@ -103,7 +104,8 @@ class Recommendation:
         return made
 
     def __str__(self) -> str:
-        size = f"{self.n_classes} classes, {self.n_samples:g} samples, {self.rarest:g} of the rarest class"
+        samples = f"{significant(self.n_samples, 6)} samples, {significant(self.rarest, 6)} of the rarest class"
+        size = f"{self.n_classes} classes, {samples}"
         agreement = "statistically tied with the best" if self.agree else "significantly worse than the best"
         if not self.verdict.decided:
             agreement = "cannot be checked with so few samples"

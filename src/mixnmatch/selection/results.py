@@ -7,6 +7,7 @@ from functools import cached_property
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.evaluation.result import CalibrationError
@@ -132,7 +133,8 @@ class Comparison:
         for result in self.results:
             if result.name == name:
                 return result
-        msg = f"{name!r} was not compared; compared were {', '.join(result.name for result in self.results)}"
+        compared = [result.name for result in self.results]
+        msg = f"{name!r} was not compared; compared were {', '.join(compared)}.{did_you_mean(name, compared)}"
         raise KeyError(msg)
 
     def to_dict(self) -> dict[str, Any]:
