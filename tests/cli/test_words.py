@@ -148,3 +148,68 @@ def test_errors_are_wrapped_on_a_terminal_and_in_one_line_elsewhere(files, run):
     command = ("evaluate", "val.npz", "--estimator", "ece")
     assert len(too_wide(run(*command).stderr)) == 1
     assert too_wide(on_a_terminal(*command, TERM="dumb")) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+def test_loops_show_the_remaining_time(folder):
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(3), 3000)
+    np.savez("p.npz", probs=p, labels=(p.cumsum(axis=1) < rng.random((3000, 1))).sum(axis=1))
+    text = on_a_terminal("evaluate", "p.npz", "--notion", "canonical", "--estimator", "dirichlet", TERM="xterm")
+    drawn = [line for line in text.replace("\r", "\n").splitlines() if "Evaluating  [" in line]
+    assert any(re.search(r"\] +\d+%  00:00:\d\d", line) for line in drawn)
+    assert any("100%" in line for line in drawn)
+    assert any(line.startswith("calibration error ") for line in text.splitlines())
+
+
+def test_work_of_unknown_length_shows_seconds(monkeypatch, capsys):
+    import time
+
+    from mixnmatch.cli import display
+    from mixnmatch.cli.terminal import echo
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(display, "LONG", 0.5)
+    monkeypatch.setenv("NO_COLOR", "1")
+    with display.reporting("Fitting"):
+        with display.reporting("Reading") as inner:
+            assert inner is None  # one line, one bar
+        time.sleep(1.2)
+        echo("Warning: few samples", err=True)
+    shown = capsys.readouterr().err
+    assert "\rFitting: 1 s" in shown
+    assert re.search(r"\r +\rWarning: few samples\n", shown)
+    assert shown.endswith("\r")
+    with display.reporting("Fitting") as step:
+        step(1, 2, "one")
+        step(0, 3, "another stage")
+    assert capsys.readouterr().err.count("100%") == 2
+    with pytest.raises(KeyboardInterrupt), display.reporting("Fitting") as step:
+        step(1, 2, "one")
+        raise KeyboardInterrupt
+    assert "100%" not in capsys.readouterr().err
+
+
+def test_progress_is_for_terminals(capsys):
+    from mixnmatch.cli import display
+
+    with display.reporting("Fitting") as step:
+        assert step is None
+    assert capsys.readouterr().err == ""
+
+
+def test_monitor_counts_files(files, run, monkeypatch):
+    from contextlib import contextmanager
+
+    from mixnmatch.cli import display
+
+    told = []
+
+    @contextmanager
+    def recording(label):
+        yield lambda *step: told.append((label, *step))
+
+    run("fit", "val.npz", "-m", "ts", "-o", "cal.json")
+    monkeypatch.setattr(display, "reporting", recording)
+    run("monitor", "cal.json", "val.npz", "test.npz", "--state", "state.json")
+    assert [step for step in told if step[0] == "Counting"] == [("Counting", k, 2, "files") for k in range(3)]

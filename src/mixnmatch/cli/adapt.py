@@ -88,6 +88,7 @@ def command(
     reading: Reading,
 ) -> None:
     """Read, adapt, save, and say what has changed."""
+    from mixnmatch.cli.display import reporting
     from mixnmatch.cli.inputs import load_map
     from mixnmatch.io import check_output
     from mixnmatch.selection.adaptation import with_estimate
@@ -102,7 +103,8 @@ def command(
     found: PriorEstimate | None = None
     if unlabelled is not None:
         new = _samples(unlabelled, map_, map_file, reading, labels=False)
-        found = estimate_priors(map_, new, calibration=known)
+        with reporting("Estimating"):
+            found = estimate_priors(map_, new, calibration=known)
         for doubt in found.warnings:
             warnings.warn(doubt, UserWarning, stacklevel=1)
         adapted = with_estimate(map_, found)

@@ -84,7 +84,8 @@ def command(
             msg = "--names is for tables that are written to tables: .csv and .parquet."
             raise click.UsageError(msg)
         else:
-            n_rows = calibrate_arrays(map_, map_file, path, reading, output)
+            with reporting("Calibrating"):
+                n_rows = calibrate_arrays(map_, map_file, path, reading, output)
     _say(as_json, map_, map_file, scores, output, n_rows)
 
 

@@ -61,6 +61,7 @@ def command(
     reading: Reading,
 ) -> None:
     """Read, decide, write."""
+    from mixnmatch.cli.display import reporting
     from mixnmatch.cli.inputs import aligned, load_map
     from mixnmatch.io import check_output
     from mixnmatch.io.costs import read_costs
@@ -75,7 +76,8 @@ def command(
     source = table.checked if map_ is None else table.checked.through(map_)
     names = _class_names(table, map_)
     matrix = _matrix(costs.in_order(names, str(scores)), costs.decisions, abstain, cost_file)
-    found = Decided.of(table, source, matrix)
+    with reporting("Deciding"):
+        found = Decided.of(table, source, matrix)
     if output is not None:
         found.write(output)
     if as_json:

@@ -102,6 +102,8 @@ def command(
     reading: Reading,
 ) -> None:
     """Measure, before and after."""
+    from mixnmatch._engine.steps import listening
+    from mixnmatch.cli.display import reporting
     from mixnmatch.cli.inputs import aligned, load_map
     from mixnmatch.evaluation._evaluate import DEFAULT, FOR_TWO, evaluate
 
@@ -109,18 +111,19 @@ def command(
     table = reading.read(scores, like=map_)
     if map_ is not None and map_file is not None:
         table = aligned(table, map_, map_file)
-    found = evaluate(
-        table.checked,
-        map=map_,
-        metrics=DEFAULT if table.n_classes > 2 else (*DEFAULT, *FOR_TWO),
-        notion=notion,
-        estimator=estimator,
-        norm=int(norm) if norm in ("1", "2") else norm,
-        bins=bins,
-        interval=interval,
-        confidence=confidence,
-        random_state=seed,
-    )
+    with reporting("Evaluating") as step, listening(step):
+        found = evaluate(
+            table.checked,
+            map=map_,
+            metrics=DEFAULT if table.n_classes > 2 else (*DEFAULT, *FOR_TWO),
+            notion=notion,
+            estimator=estimator,
+            norm=int(norm) if norm in ("1", "2") else norm,
+            bins=bins,
+            interval=interval,
+            confidence=confidence,
+            random_state=seed,
+        )
     drift = None if map_ is None else _drift(table, map_)
     if as_json:
         print_json(_as_dict(table, found, map_file) | ({} if drift is None else {"score_drift": drift.to_dict()}))

@@ -54,7 +54,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Load, export, and say what the file takes and gives."""
-    from mixnmatch.cli.display import plural
+    from mixnmatch.cli.display import plural, reporting
     from mixnmatch.cli.inputs import load_map
     from mixnmatch.cli.streams import not_overwriting
     from mixnmatch.io import check_output
@@ -71,7 +71,7 @@ def command(
         check_input(classifier)
     map_ = load_map(map_file)
     precision = "single" if single else "double"
-    with not_overwriting(output, force=force):
+    with not_overwriting(output, force=force), reporting("Exporting"):
         if output.suffix == ".onnx":
             map_.to_onnx(output, classifier=classifier, output=scores, precision=precision, vector=vector)
         else:

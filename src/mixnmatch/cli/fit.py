@@ -106,7 +106,8 @@ def command(
             map_.reporting_to(step)
         map_.fit(table.checked)
     seconds = perf_counter() - start
-    before = evaluate(table.checked, map=map_, metrics=("accuracy", "log_loss", "brier_score"))
+    with reporting("Evaluating"):
+        before = evaluate(table.checked, map=map_, metrics=("accuracy", "log_loss", "brier_score"))
     assert before.after is not None
     after = before.after
     if table.columns:

@@ -65,6 +65,8 @@ def command(
     reading: Reading,
 ) -> None:
     """Load the state, count the new files, save it."""
+    from mixnmatch._engine.steps import listening, steps
+    from mixnmatch.cli.display import reporting
     from mixnmatch.cli.inputs import load_map
     from mixnmatch.io import check_output
     from mixnmatch.monitoring.state import locked
@@ -75,8 +77,10 @@ def command(
     map_ = load_map(map_file)
     with locked(state):
         monitor = _load(state, map_, alpha)
-        skipped = [path for path in batches if not _count(monitor, path, map_, map_file, step, reading, state)]
-    result = monitor.result()
+        with reporting("Counting") as tell, listening(tell):
+            each = steps(batches, "files")
+            skipped = [path for path in each if not _count(monitor, path, map_, map_file, step, reading, state)]
+            result = monitor.result()
     if html is not None:
         from mixnmatch.report.monitor import write_monitor_page
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import click
 
-from mixnmatch._engine.text import wrapped
+from mixnmatch._engine.text import WIDTH, wrapped
 
 # What gets a colour; the words say the same without one.
 _STYLES: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -22,6 +25,9 @@ _STYLES: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
+_drawing: ContextVar[bool] = ContextVar("drawing", default=False)
+
+
 def echo(text: str, *, err: bool = False) -> None:
     """Print lines for people.
 
@@ -29,9 +35,31 @@ def echo(text: str, *, err: bool = False) -> None:
     do not go to a terminal stay in one line, for other programs to find.
     """
     shown = visible(text)
+    if err and drawing():
+        clear_line()
     if not err or sys.stderr.isatty():
         shown = wrapped(shown)
     click.echo(painted(shown), err=err, color=colour())
+
+
+@contextmanager
+def occupied_line() -> Iterator[None]:
+    """Within this, progress is drawn on the last line of the terminal."""
+    before = _drawing.set(True)
+    try:
+        yield
+    finally:
+        _drawing.reset(before)
+
+
+def drawing() -> bool:
+    """Whether progress is drawn on the last line of the terminal."""
+    return _drawing.get()
+
+
+def clear_line() -> None:
+    """Remove what is drawn on the last line."""
+    click.echo(f"\r{' ' * (WIDTH - 1)}\r", nl=False, err=True)
 
 
 def visible(text: str) -> str:
