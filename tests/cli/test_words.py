@@ -184,9 +184,14 @@ def test_work_of_unknown_length_shows_seconds(monkeypatch, capsys):
         step(1, 2, "one")
         step(0, 3, "another stage")
     assert capsys.readouterr().err.count("100%") == 2
-    with pytest.raises(KeyboardInterrupt), display.reporting("Fitting") as step:
-        step(1, 2, "one")
-        raise KeyboardInterrupt
+
+    def interrupted():
+        with display.reporting("Fitting") as step:
+            step(1, 2, "one")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert "100%" not in capsys.readouterr().err
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.tabular import Record, Tabular, array_records
 from mixnmatch._engine.text import significant
 from mixnmatch.decisions._guarantee import Ranked, certify, two_sided
 from mixnmatch.decisions._inputs import check_share, labelled, score_type, top_class
@@ -21,7 +22,7 @@ __all__ = ["RiskCoverageCurve", "SelectiveCoverage", "coverage_for", "risk_cover
 
 
 @dataclass(frozen=True, eq=False)
-class RiskCoverageCurve:
+class RiskCoverageCurve(Tabular):
     """Error rate among the most confident predictions, over the share of samples that are predicted.
 
     Attributes
@@ -56,6 +57,9 @@ class RiskCoverageCurve:
     def excess_aurc(self) -> float:
         """What the ranking of the samples by confidence costs: the area above the lowest possible one."""
         return self.aurc - self.best_aurc
+
+    def _records(self) -> list[Record]:
+        return array_records(coverage=self.coverage, risk=self.risk, threshold=self.threshold)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, ready for JSON."""

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mixnmatch._engine.tabular import Record, Tabular
 from mixnmatch._engine.text import significant
 from mixnmatch.monitoring.advice import TEXTS
 from mixnmatch.monitoring.intervals import ClassOffset
@@ -41,7 +42,7 @@ class StepRecord:
 
 
 @dataclass(frozen=True)
-class MonitorResult:
+class MonitorResult(Tabular):
     """The state of a monitored map.
 
     Attributes
@@ -92,6 +93,12 @@ class MonitorResult:
         """Plain values, ready for JSON: numbers that are not finite become None."""
         found = asdict(self) | {"e_value": self.e_value, "offsets": [asdict(offset) for offset in self.offsets]}
         return {name: _finite(value) for name, value in found.items()}
+
+    def _records(self) -> list[Record]:
+        return [{"class": each.name} | {k: v for k, v in asdict(each).items() if k != "name"} for each in self.offsets]
+
+    def _texts(self) -> tuple[list[str], list[str]]:
+        return [line for line in str(self).splitlines() if not line.startswith("  ")], []
 
     def __str__(self) -> str:
         size = f"{self.n_samples} samples in {self.n_steps} steps"
