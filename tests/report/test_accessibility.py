@@ -1,5 +1,7 @@
 """The report for people who use a keyboard, a screen reader or a phone."""
 
+import re
+
 import pytest
 
 from tests.report.axe import needs_axe, violations
@@ -75,3 +77,38 @@ def test_regions_have_different_names(browser, report_file):
     browser.open(report_file[0])
     names = browser.run("[...document.querySelectorAll('[role=region]')].map(e => e.getAttribute('aria-label'))")
     assert len(set(names)) == len(names) > 4
+
+
+def luminance(colour):
+    """Relative luminance of #rrggbb, by WCAG."""
+    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one, other):
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_and_lines_stand_out(dark):
+    """What axe cannot decide, in drawings and pills: the colours of the style sheet."""
+    from mixnmatch.report.page import asset
+
+    light, _, rest = asset("report.css").partition("@media screen and (prefers-color-scheme: dark)")
+    found = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", light))
+    if dark:
+        found |= dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", rest.partition("\n}")[0]))
+    for text in ("ink", "soft", "link"):
+        for back in ("paper", "panel"):
+            assert contrast(found[text], found[back]) >= 4.5, (text, back)
+    for kind in ("good", "bad", "slight", "unclear"):
+        assert contrast(found[f"{kind}-ink"], found[f"{kind}-bg"]) >= 4.5, kind
+    for line in ("before", "after", "green", "purple", "other"):
+        assert contrast(found[line], found["paper"]) >= 3, line
+
+
+def test_contrast_is_that_of_wcag():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
