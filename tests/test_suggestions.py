@@ -1,5 +1,6 @@
 """Unknown names get the one that is probably meant, the same in Python and on the command line."""
 
+import numpy as np
 import pytest
 
 import mixnmatch as mm
@@ -60,6 +61,10 @@ def test_other_names():
         mm.reliability_curve(*given, logits=True, notion="classwise", label=1)
     with pytest.raises(ValueError, match="Did you mean 'neg_calibration_error'"):
         get_scorer("ece")
+    named = mm.calibrator("bcts", logits=True, classes=sample.class_names)
+    fitted = named.fit(given[0], np.array(sample.class_names)[given[1]])
+    with pytest.raises(ValueError, match="Did you mean 'airplane'"):
+        fitted.adapt(priors={"aeroplane": 0.5})
     with pytest.raises(KeyError, match="Did you mean 'identity'"):
         mm.compare(*given, methods=["ts"], logits=True)["uncalibrated"]
 
@@ -75,5 +80,5 @@ def test_every_synonym_means_a_name_that_exists():
 
 
 def test_the_question():
-    assert did_you_mean("etz", ["ets"]) == " Did you mean 'ets'?"
+    assert did_you_mean("etz", ["ets"]) == ". Did you mean 'ets'?"
     assert did_you_mean("xyz", ["ets"]) == ""

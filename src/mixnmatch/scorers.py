@@ -167,7 +167,7 @@ def get_scorer(name: str) -> CalibrationScorer:
     """
     metric = _METRICS.get(name)
     if metric is None:
-        msg = f"there is no scorer called {name!r}; names: {', '.join(_METRICS)}.{did_you_mean(name, _METRICS)}"
+        msg = f"there is no scorer called {name!r}; names: {', '.join(_METRICS)}{did_you_mean(name, _METRICS)}"
         raise ValueError(msg)
     return CalibrationScorer(metric, name)
 

@@ -97,7 +97,7 @@ def test_misspelt_names_get_a_question(files, run, command, question):
 
 def test_an_unknown_method_says_where_they_are_listed(run):
     text = run("fit", "x.npz", "-m", "elephant", "-o", "c.json").stderr
-    assert "there is no method called 'elephant'. mixnmatch fit --list-methods lists them." in text
+    assert "there is no method called 'elephant'; mixnmatch fit --list-methods lists them\n" in text
 
 
 def test_colours():

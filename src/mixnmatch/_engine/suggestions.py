@@ -51,17 +51,17 @@ _ALIKE = 0.6
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """A question that follows a message, such as " Did you mean 'ets'?", or nothing if no known name is close.
+    """A question that follows a message, such as ". Did you mean 'ets'?", or nothing if no known name is close.
 
     Examples
     --------
     >>> did_you_mean("temperature", ["ts", "ets"])
-    " Did you mean 'ts'?"
+    ". Did you mean 'ts'?"
     >>> did_you_mean("elephant", ["ts", "ets"])
     ''
     """
     meant = closest(name, known)
-    return "" if meant is None else f" Did you mean {meant!r}?"
+    return "" if meant is None else f". Did you mean {meant!r}?"
 
 
 def closest(name: object, known: Iterable[str]) -> str | None:

@@ -98,8 +98,8 @@ class LazyGroup(click.Group):
         name = args[0]
         known = self.list_commands(ctx)
         if name not in known and not name.startswith("-"):
-            hint = did_you_mean(name, known) or f" Commands: {', '.join(known)}."
-            msg = f"No such command {name!r}.{hint}"
+            hint = did_you_mean(name, known) or f". Commands: {', '.join(known)}"
+            msg = f"No such command {name!r}{hint}"
             raise click.UsageError(msg, ctx)
         return super().resolve_command(ctx, args)
 

@@ -30,7 +30,7 @@ COMMAND_LINE = {
     "label_column": "--label-column",
     "label_column_option": "--label-column",
     "labels": "--labels LABELS.npy",
-    "list_methods": "mixnmatch fit --list-methods lists them.",
+    "list_methods": "mixnmatch fit --list-methods lists them",
     "labels_option": "--labels",
     "logits": "--logits",
     "probs": "--probs",
@@ -61,7 +61,7 @@ class Misuse(click.UsageError):
         if isinstance(error, click.NoSuchOption) and error.ctx is not None:
             known = [name for param in error.ctx.command.params for name in (*param.opts, *param.secondary_opts)]
             options = [name for name in known if name.startswith("--")]
-            message = f"No such option {error.option_name!r}.{did_you_mean(error.option_name, options)}"
+            message = f"No such option {error.option_name!r}{did_you_mean(error.option_name, options)}"
         return cls(message, error.ctx)
 
     def show(self, file: Any = None) -> None:

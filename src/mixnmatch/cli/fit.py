@@ -173,7 +173,7 @@ def _build(method: str, table: ScoreTable, weighting: str, settings: dict[str, A
         known = {name.rpartition("__")[2] for name in calibrator(method).get_params(deep=True)}
         unknown = [name for name in settings if name not in known] or list(settings)
         meant = did_you_mean(unknown[0], known)
-        msg = f"the method {method!r} has no setting {' or '.join(repr(name) for name in unknown)}.{meant}"
+        msg = f"the method {method!r} has no setting {' or '.join(repr(name) for name in unknown)}{meant}"
         raise click.UsageError(msg) from None
 
 

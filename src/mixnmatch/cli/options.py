@@ -74,7 +74,7 @@ class Choice(ChoiceType):
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         """Say which words there are."""
         known = ", ".join(self.choices)
-        return f"{str(value)!r} is not one of {known}.{did_you_mean(value, self.choices)}"
+        return f"{str(value)!r} is not one of {known}{did_you_mean(value, self.choices)}"
 
 
 class Names(TextsType):

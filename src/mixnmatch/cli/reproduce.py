@@ -144,7 +144,7 @@ def _plan(entries: Any, only: Any, methods: Any, rows: Any, seed: int, settings:
 
     for part in only or ():
         if part not in PARTS:
-            msg = f"there is no part called {part!r}; parts are {', '.join(PARTS)}.{did_you_mean(part, PARTS)}"
+            msg = f"there is no part called {part!r}; parts are {', '.join(PARTS)}{did_you_mean(part, PARTS)}"
             raise click.UsageError(msg)
     for key in methods or ():
         try:

@@ -250,7 +250,7 @@ class _Asked:
         known = ("calibration_error", *(name for name in METRICS if n_classes == 2 or name not in FOR_TWO))
         for name in self.metrics:
             if name not in known:
-                msg = f"there is no metric {name!r}; metrics are {', '.join(known)}.{did_you_mean(name, known)}"
+                msg = f"there is no metric {name!r}; metrics are {', '.join(known)}{did_you_mean(name, known)}"
                 raise ValueError(msg)
 
     @property

@@ -77,7 +77,7 @@ class CalibrationMetric:
         """Refuse what does not fit together."""
         if self.notion is not None and self.notion not in notion.NOTIONS:
             meant = did_you_mean(self.notion, notion.NOTIONS)
-            msg = f"notion must be one of {', '.join(notion.NOTIONS)}, got {self.notion!r}.{meant}"
+            msg = f"notion must be one of {', '.join(notion.NOTIONS)}, got {self.notion!r}{meant}"
             raise ValueError(msg)
         if self.norm not in self.estimator.norms:
             allowed = ", ".join(repr(norm) for norm in self.estimator.norms)

@@ -251,7 +251,7 @@ def estimator(name: str | Estimator, **options: Any) -> Estimator:
         return name
     known_names = estimators()
     if name not in known_names:
-        msg = f"estimator must be one of {', '.join(known_names)}, got {name!r}.{did_you_mean(name, known_names)}"
+        msg = f"estimator must be one of {', '.join(known_names)}, got {name!r}{did_you_mean(name, known_names)}"
         raise ValueError(msg)
     factory = known_names[name]
     known = {field.name for field in fields(factory())} - {"debiased"}

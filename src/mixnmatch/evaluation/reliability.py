@@ -347,5 +347,5 @@ def _density(grid: Grid) -> tuple[Floats, Floats]:
 
 def _check_kind(kind: str) -> None:
     if kind not in KINDS:
-        msg = f"kind must be one of {', '.join(KINDS)}, got {kind!r}.{did_you_mean(kind, KINDS)}"
+        msg = f"kind must be one of {', '.join(KINDS)}, got {kind!r}{did_you_mean(kind, KINDS)}"
         raise ValueError(msg)

@@ -272,7 +272,7 @@ def calibrator(name: str, *, logits: bool = False, classes: Any = None, **option
     method = known.get(name.name if isinstance(name, Description) else name)
     if method is None:
         meant = did_you_mean(name, known)
-        why = "there is no method called {method!r}.{meant}" + (" {list_methods}" if not meant else "")
+        why = "there is no method called {method!r}{meant}" + ("; {list_methods}" if not meant else "")
         raise InputError(why, method=name, meant=meant)
     common: Options = {"logits": logits} if logits else {}
     if classes is not None:

@@ -135,7 +135,7 @@ class Comparison(Tabular):
             if result.name == name:
                 return result
         compared = [result.name for result in self.results]
-        msg = f"{name!r} was not compared; compared were {', '.join(compared)}.{did_you_mean(name, compared)}"
+        msg = f"{name!r} was not compared; compared were {', '.join(compared)}{did_you_mean(name, compared)}"
         raise KeyError(msg)
 
     def to_dict(self) -> dict[str, Any]:

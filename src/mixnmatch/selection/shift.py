@@ -138,7 +138,7 @@ class PriorEstimate(Tabular):
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        return "\n".join([self.table(), *(f"warning: {text}" for text in self.warnings)])
+        return "\n".join([self.table(), *(f"Warning: {text}" for text in self.warnings)])
 
 
 def _in_words(p_value: float) -> str:
