@@ -135,7 +135,7 @@ def test_errors_name_the_cause(blobs):
     X, _, y, _ = blobs
     with pytest.raises(ValueError, match="needs a classifier"):
         CalibratedClassifier(StandardScaler()).fit(X, y)
-    with pytest.raises(ValueError, match="no map called"):
+    with pytest.raises(ValueError, match="no method called"):
         CalibratedClassifier(GaussianNB(), map="tss").fit(X, y)
     with pytest.raises(ValueError, match="scores must be one of"):
         CalibratedClassifier(GaussianNB(), scores="logits").fit(X, y)

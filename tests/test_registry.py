@@ -38,9 +38,9 @@ def test_options_reach_the_map():
 
 
 def test_unknown_names_get_a_hint():
-    with pytest.raises(ValueError, match="did you mean 'ets'"):
+    with pytest.raises(ValueError, match="Did you mean 'ets'"):
         mm.calibrator("etss")
-    with pytest.raises(ValueError, match="Names: identity"):
+    with pytest.raises(ValueError, match=r"calibrators\(\) lists the methods"):
         mm.calibrator("")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.metadata_routing import UNCHANGED, MetadataRequest
 
+from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch._estimators import class_names, codes_of
 from mixnmatch.evaluation.error import calibration_error
 from mixnmatch.evaluation.scores import brier_score, log_loss
@@ -166,7 +167,7 @@ def get_scorer(name: str) -> CalibrationScorer:
     """
     metric = _METRICS.get(name)
     if metric is None:
-        msg = f"there is no scorer called {name!r}; names: {', '.join(_METRICS)}"
+        msg = f"there is no scorer called {name!r}; names: {', '.join(_METRICS)}{did_you_mean(name, _METRICS)}"
         raise ValueError(msg)
     return CalibrationScorer(metric, name)
 

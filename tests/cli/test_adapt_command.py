@@ -25,7 +25,7 @@ def test_given_priors(fitted, run):
     result = run("adapt", "cal.json", "--priors", "ant=.9,bee=.05,cat=0.05", "-o", "new.json")
     assert result.exit_code == 0
     assert result.stderr == ""
-    assert "class  before   now\nant" in result.stdout
+    assert "class  before     now\nant" in result.stdout
     assert "Saved to new.json: cal.json adapted." in result.stdout
     logits = arrays("test.npz")["logits"]
     expected = mm.load("cal.json").adapt(priors=[0.9, 0.05, 0.05]).predict_proba(logits)

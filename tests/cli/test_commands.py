@@ -64,7 +64,7 @@ def test_fit_names_the_members_of_a_stack(files, run):
         f"  {heaviest:<{first.index('  weight') - 2}}",
         f"{stack.member_weights_.max():.3f}",
     ]
-    assert f"nll lower by {stack.gain_:.4g}" in text
+    assert f"log loss lower by {stack.gain_:.4g}" in text
 
 
 def test_fit_settings(files, run):
@@ -252,7 +252,7 @@ def test_infinite_loss_is_valid_json(folder, run):
 def test_list_methods(run):
     result = run("fit", "--list-methods")
     assert result.exit_code == 0
-    assert "ets             keeps accuracy" in result.stdout
+    assert "\nets              * ensemble temperature scaling" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mixnmatch.cli.command import visible
+from mixnmatch.cli.terminal import visible
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\x7f"
 NOT_ON_A_TERMINAL = set("\x1b\x07\x9b\u202e\x7f\r")

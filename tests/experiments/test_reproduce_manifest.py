@@ -60,7 +60,7 @@ def test_a_good_manifest(folder):
         (("classes = 3", 'classes = 3\nsplit = "half"'), "split must be one of random, given, top-label"),
         (("classes = 3", 'classes = 3\nsplit = "given"'), "needs two files"),
         (("classes = 3", "classes = 3\ncolour = 1"), "unknown key 'colour'; known are dataset"),
-        (('["a.npz"]', '["b.npz"]'), "no such file; did you mean"),
+        (('["a.npz"]', '["b.npz"]'), "no such file. Did you mean"),
         (('["a.npz"]', '"a.npz"'), "is not a list of file names"),
         (('["a.npz"]', "[]"), "has no files"),
         (("classes = 3", 'classes = 3\nsimulated = "imagenet"'), "is simulated and has files"),

@@ -184,7 +184,7 @@ def test_pickles_are_refused_and_similar_names_suggested(folder):
     with pytest.raises(FileError, match="can run code"):
         read_table("logits.pkl")
     np.savez("val_logits.npz", logits=Z, labels=Y)
-    with pytest.raises(FileError, match=r"no such file; did you mean val_logits.npz\?"):
+    with pytest.raises(FileError, match=r"no such file. Did you mean val_logits.npz\?"):
         read_table("val_logit.npz")
     with pytest.raises(FileError, match="the folder nowhere does not exist"):
         read_table("nowhere/x.npz")

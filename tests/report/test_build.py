@@ -196,8 +196,43 @@ def test_bad_input_is_refused_before_the_work(tmp_path):
     logits, y = make_problem(100, 3)
     with pytest.raises(ValueError, match="logits=True"):
         build_report(logits, y)
-    with pytest.raises(ValueError, match="no map called"):
+    with pytest.raises(ValueError, match="no method called"):
         build_report(logits, y, logits=True, method="nothing")
     with pytest.raises(FileNotFoundError, match="no folder"):
         write_report(tmp_path / "none" / "report.html", logits, y, logits=True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_confident_predictions_are_counted_before_and_after():
+    logits, y = make_problem(3000, 3)
+    logits = 3 * logits
+    given = (logits[:1500], y[:1500])
+    new, labels = logits[1500:], y[1500:]
+    data = build_report(*given, evaluation=(new, labels), method="ts", methods=["ts"], logits=True)
+    after = calibrator("ts", logits=True).fit(*given).predict_proba(new)
+    shares = []
+    for p in (softmax(new), after):
+        at = p.max(axis=1) >= 0.9
+        assert at.sum() >= 20
+        shares.append(f"{100 * (p.argmax(axis=1) == labels)[at].mean():.1f}%")
+    assert data.diagnosis.confident == (
+        f"Of predictions at 90% and above, {shares[0]} were right; with ts, {shares[1]}."
+    )
+    assert data.diagnosis.to_dict()["confident"] == data.diagnosis.confident
+
+
+def test_confident_predictions_of_two_classes_are_about_the_positive_one():
+    rng = np.random.default_rng(0)
+    log_odds = rng.normal(0, 2, 2000)
+    y = np.array(["ham", "spam"])[(rng.random(2000) < 1 / (1 + np.exp(-log_odds))).astype(int)]
+    p = 1 / (1 + np.exp(-2 * log_odds))
+    data = build_report(np.c_[1 - p, p], y, classes=["ham", "spam"], methods=["ts"])
+    share = (y == "spam")[p >= 0.9].mean()
+    start = (
+        f"Where the probability of class spam was 90% or above, {100 * share:.1f}% of the samples were of that class"
+    )
+    assert data.diagnosis.confident.startswith(start)
+
+
+def test_few_confident_predictions_are_not_counted(small_report):
+    assert small_report.diagnosis.confident == ""

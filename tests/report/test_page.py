@@ -121,3 +121,33 @@ def test_json_cannot_end_its_element():
     assert ">" not in text
     assert text.isascii()
     assert json.loads(text) == nasty
+
+
+def test_the_rule_is_stated(report_file):
+    page = report_file[0].read_text(encoding="utf-8")
+    assert "does not reject at 5% and the 95% interval of the error ends at 3% or below" in page
+    assert report_file[1].diagnosis.confident in page
+
+
+def test_classes_of_few_samples_have_no_diagram(report_file):
+    from dataclasses import replace
+
+    data = report_file[1]
+    page = render(data)
+    assert "No diagram" not in page
+    assert len(re.findall(r'id="class-\d+"', page)) == len(data.classes)
+    few = replace(data.classes[0], name="rare <one>", samples=9.0)
+    page = render(replace(data, classes=(few, *data.classes[1:])))
+    assert "No diagram, for fewer than 10 samples: rare &lt;one&gt;." in page
+    assert len(re.findall(r'id="class-\d+"', page)) == len(data.classes) - 1
+    assert "rare &lt;one&gt;</span></th>" in page  # the table has it
+    page = render(replace(data, classes=(few,)))
+    assert 'class="multiples"' not in page
+
+
+def test_names_of_methods_stay_as_they_are_typed(report_file):
+    from dataclasses import replace
+
+    data = report_file[1]
+    page = render(replace(data, verdict=replace(data.verdict, tied_with=("ts", "irm"))))
+    assert "<dd>ts, irm; statistically tied" in page

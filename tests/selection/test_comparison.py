@@ -184,7 +184,7 @@ def test_the_text_is_narrow_and_explains_itself():
     [
         ({"cv": 1}, "cv"),
         ({"confidence": 2}, "confidence"),
-        ({"methods": ["tts"]}, "did you mean"),
+        ({"methods": ["tts"]}, "Did you mean"),
         ({"scoring": "ece"}, "scoring"),
         ({"evaluation": 3}, "evaluation"),
     ],

@@ -342,7 +342,7 @@ def test_results_are_data_and_text():
     text = str(found)
     assert "90% interval" in text
     assert "test of no shift: p = 1" in text
-    assert "warning: Identity has no class biases" in text
+    assert "Warning: Identity has no class biases" in text
     document = found.to_dict()
     assert document["classes"] == ["no", "yes"]
     assert document["priors"] == found.priors.tolist()

@@ -21,6 +21,7 @@ PYTHON = {
     "label_column": "label_column=...",
     "label_column_option": "label_column",
     "labels": "labels=...",
+    "list_methods": "mixnmatch.calibrators() lists the methods",
     "labels_option": "labels",
     "logits": "logits=True",
     "probs": "logits=False",

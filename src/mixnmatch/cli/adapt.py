@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mixnmatch._engine.text import significant
 from mixnmatch.cli.command import Command, print_json
 from mixnmatch.cli.options import FILE, FILE_HELP, Reading, force_option, json_option, reading_options
+from mixnmatch.cli.terminal import echo
 
 if TYPE_CHECKING:
     from mixnmatch._engine.rows import Rows
@@ -86,6 +88,7 @@ def command(
     reading: Reading,
 ) -> None:
     """Read, adapt, save, and say what has changed."""
+    from mixnmatch.cli.display import reporting
     from mixnmatch.cli.inputs import load_map
     from mixnmatch.io import check_output
     from mixnmatch.selection.adaptation import with_estimate
@@ -100,7 +103,8 @@ def command(
     found: PriorEstimate | None = None
     if unlabelled is not None:
         new = _samples(unlabelled, map_, map_file, reading, labels=False)
-        found = estimate_priors(map_, new, calibration=known)
+        with reporting("Estimating"):
+            found = estimate_priors(map_, new, calibration=known)
         for doubt in found.warnings:
             warnings.warn(doubt, UserWarning, stacklevel=1)
         adapted = with_estimate(map_, found)
@@ -112,7 +116,7 @@ def command(
     if as_json:
         print_json(_as_dict(adapted, found, map_file, output))
     else:
-        click.echo(_as_text(adapted, found, map_file, output))
+        echo(_as_text(adapted, found, map_file, output))
 
 
 def _samples(path: Path, map_: Any, map_file: Path, reading: Reading, *, labels: bool) -> Rows:
@@ -159,7 +163,8 @@ def _as_text(adapted: Any, found: PriorEstimate | None, map_file: Path, output: 
         columns = _frequencies(adapted)
         shown = ("before", "now") if "now" in columns else ("relative_ratios",)
         head = "Class frequencies" if "now" in columns else "Probabilities are multiplied in these proportions"
-        numbers = [[f"{number:.4g}" for number in columns[name]] for name in shown]
+        show = significant if min(columns[name].min() for name in shown) < 0.001 else display.number
+        numbers = [[show(number) for number in columns[name]] for name in shown]
         names = [str(name) for name in adapted.classes_.tolist()]
         title = ("class", *(name.replace("_", " ") for name in shown))
         body = display.table([title, *zip(names, *numbers, strict=True)])

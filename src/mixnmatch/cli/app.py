@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 import click
 
+from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch._version import __version__
+from mixnmatch.cli.command import own_words
+from mixnmatch.cli.terminal import Context
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,15 @@ def _ending_on_request() -> Iterator[None]:
 class LazyGroup(click.Group):
     """A group that lists commands from a table and imports only the one that is called."""
 
+    context_class = Context
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse the options of the group."""
+        with own_words():
+            return super().make_context(info_name, args, parent, **extra)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of the commands, in the order in which one meets them."""
         return list(COMMANDS)
@@ -82,21 +95,18 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command, and for a misspelt one say which is meant."""
-        from difflib import get_close_matches
-
         name = args[0]
         known = self.list_commands(ctx)
         if name not in known and not name.startswith("-"):
-            close = get_close_matches(name, known, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else f" Commands: {', '.join(known)}."
-            msg = f"No such command {name!r}.{hint}"
+            hint = did_you_mean(name, known) or f". Commands: {', '.join(known)}"
+            msg = f"No such command {name!r}{hint}"
             raise click.UsageError(msg, ctx)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; Ctrl-C or SIGTERM ends it with a line and the exit code that shells expect."""
         try:
-            with _ending_on_request():
+            with _ending_on_request(), own_words():
                 return super().invoke(ctx)
         except _Terminated:
             click.echo("terminated", err=True)
@@ -127,7 +137,7 @@ EXAMPLES = (
 COMPLETION = (
     'bash  eval "$(_MIXNMATCH_COMPLETE=bash_source mixnmatch)"   in ~/.bashrc',
     'zsh   eval "$(_MIXNMATCH_COMPLETE=zsh_source mixnmatch)"    in ~/.zshrc',
-    "fish  _MIXNMATCH_COMPLETE=fish_source mixnmatch | source    in ~/.config/fish/config.fish",
+    "fish  _MIXNMATCH_COMPLETE=fish_source mixnmatch | source      in config.fish",
 )
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from mixnmatch.cli.command import Command, echo, print_json
+from mixnmatch.cli.command import Command, print_json
 from mixnmatch.cli.options import FILE, FILE_HELP, Names, Reading, force_option, json_option, reading_options
+from mixnmatch.cli.terminal import echo
 
 HELP = f"""Turn scores into calibrated probabilities with a map that `fit` saved.
 
@@ -83,7 +84,8 @@ def command(
             msg = "--names is for tables that are written to tables: .csv and .parquet."
             raise click.UsageError(msg)
         else:
-            n_rows = calibrate_arrays(map_, map_file, path, reading, output)
+            with reporting("Calibrating"):
+                n_rows = calibrate_arrays(map_, map_file, path, reading, output)
     _say(as_json, map_, map_file, scores, output, n_rows)
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import math
 import shlex
+import textwrap
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from mixnmatch._engine.errors import InputError, InputWarning
+from mixnmatch._engine.suggestions import did_you_mean
+from mixnmatch._engine.text import WIDTH
+from mixnmatch.cli.terminal import Context, colour, echo
 
 # How options are called here; the library has a table of the same keys for Python.
 COMMAND_LINE = {
@@ -25,6 +30,7 @@ COMMAND_LINE = {
     "label_column": "--label-column",
     "label_column_option": "--label-column",
     "labels": "--labels LABELS.npy",
+    "list_methods": "mixnmatch fit --list-methods lists them",
     "labels_option": "--labels",
     "logits": "--logits",
     "probs": "--probs",
@@ -45,8 +51,42 @@ class DataError(click.ClickException):
         echo(f"Error: {self.format_message()}", err=True)
 
 
+class Misuse(click.UsageError):
+    """An error in what was typed: how to use the command, and what is wrong."""
+
+    @classmethod
+    def of(cls, error: click.UsageError) -> Misuse:
+        """An error of click, with a question if an option is misspelt."""
+        message = error.format_message()
+        if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+            known = [name for param in error.ctx.command.params for name in (*param.opts, *param.secondary_opts)]
+            options = [name for name in known if name.startswith("--")]
+            message = f"No such option {error.option_name!r}{did_you_mean(error.option_name, options)}"
+        return cls(message, error.ctx)
+
+    def show(self, file: Any = None) -> None:
+        """Print the usage and the error."""
+        if self.ctx is not None:
+            click.echo(self.ctx.get_usage(), err=True, color=colour())
+            click.echo(f"Try '{self.ctx.command_path} --help' for help.\n", err=True)
+        echo(f"Error: {self.format_message()}", err=True)
+
+
+@contextmanager
+def own_words() -> Iterator[None]:
+    """Within this, errors in what was typed are told in one way."""
+    try:
+        yield
+    except Misuse:
+        raise
+    except click.UsageError as error:
+        raise Misuse.of(error) from error
+
+
 class Command(click.Command):
     """A command with examples in its help and ``--debug``, that reports errors in one line."""
+
+    context_class = Context
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **settings: Any):
         super().__init__(*args, **settings)
@@ -70,11 +110,13 @@ class Command(click.Command):
                     formatter.write_dl(records)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, one a line."""
+        """Write the examples, one a line where it fits."""
         if self.examples:
             with formatter.section("Examples"):
                 for example in self.examples:
-                    formatter.write(f"  {example}\n")
+                    width = WIDTH - 2 if len(example) <= WIDTH - 2 else WIDTH - 8
+                    lines = textwrap.wrap(example, width, break_long_words=False, break_on_hyphens=False)
+                    formatter.write("  " + " \\\n      ".join(lines) + "\n")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Remember what was typed."""
@@ -121,18 +163,6 @@ def in_command_line_words(message: BaseException | str) -> str:
     """An error or a warning in one line, with options named as they are typed."""
     text = message.text(COMMAND_LINE) if isinstance(message, InputError | InputWarning) else str(message)
     return " ".join(text.split())
-
-
-def echo(text: str, *, err: bool = False) -> None:
-    """Print lines in which names of files and classes cannot steer the terminal: control characters are written out."""
-    click.echo(visible(text), err=err)
-
-
-def visible(text: str) -> str:
-    """A text with everything that is not to be seen written as an escape, line ends aside."""
-    if text.isprintable():
-        return text
-    return "".join(one if one == "\n" or one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 class _Said:

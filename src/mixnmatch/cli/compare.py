@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mixnmatch._engine.errors import PYTHON
-from mixnmatch.cli.command import COMMAND_LINE, Command, echo, print_json
+from mixnmatch.cli.command import COMMAND_LINE, Command, print_json
 from mixnmatch.cli.options import (
     FILE,
     FILE_HELP,
@@ -19,6 +19,7 @@ from mixnmatch.cli.options import (
     reading_options,
     seed_option,
 )
+from mixnmatch.cli.terminal import echo
 
 HELP = f"""Rank calibration methods on your data by log loss, and say which one to use.
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mixnmatch._engine.text import significant
 from mixnmatch.cli.command import Command, print_json
 from mixnmatch.cli.options import FILE, FILE_HELP, Reading, force_option, json_option, reading_options
+from mixnmatch.cli.terminal import echo
 
 if TYPE_CHECKING:
     from mixnmatch._engine.rows import Rows
@@ -59,6 +61,7 @@ def command(
     reading: Reading,
 ) -> None:
     """Read, decide, write."""
+    from mixnmatch.cli.display import reporting
     from mixnmatch.cli.inputs import aligned, load_map
     from mixnmatch.io import check_output
     from mixnmatch.io.costs import read_costs
@@ -73,14 +76,15 @@ def command(
     source = table.checked if map_ is None else table.checked.through(map_)
     names = _class_names(table, map_)
     matrix = _matrix(costs.in_order(names, str(scores)), costs.decisions, abstain, cost_file)
-    found = Decided.of(table, source, matrix)
+    with reporting("Deciding"):
+        found = Decided.of(table, source, matrix)
     if output is not None:
         found.write(output)
     if as_json:
         about_files = {"file": scores, "costs": cost_file, "map": map_file, "output": output}
         print_json({key: None if path is None else str(path) for key, path in about_files.items()} | found.to_dict())
     else:
-        click.echo(found.text(map_file, output))
+        echo(found.text(map_file, output))
 
 
 def _class_names(table: ScoreTable, map_: Any) -> list[str]:
@@ -187,7 +191,8 @@ class Decided:
         if self.excess is None:
             return []
         low, high = self.excess.interval
-        if low <= 0 <= high or low != low:
+        rounding = 1e-9 * abs(float(self.expected))
+        if low <= 0 <= high or low != low or abs(float(self.excess)) <= rounding:
             return []
         way = "more" if self.excess > 0 else "less"
         advice = "calibrate them with --map" if map_file is None else "refit the map on data like these"
@@ -228,4 +233,4 @@ def _mean(values: Any, weight: Any) -> Any:
 def _cells(estimate: Any) -> list[str]:
     from mixnmatch.cli import display
 
-    return [f"{float(estimate):.4g}", display.between(estimate.interval, lambda end: f"{end:.4g}")]
+    return [significant(estimate), display.between(estimate.interval, significant)]

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mixnmatch.cli.command import Command, echo, print_json
+from mixnmatch.cli.command import Command, print_json
 from mixnmatch.cli.options import FILE, Methods, force_option, json_option, list_methods_option
+from mixnmatch.cli.terminal import echo
 
 if TYPE_CHECKING:
     from mixnmatch.data import Sample

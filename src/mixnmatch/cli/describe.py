@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from mixnmatch._engine.text import significant
+from mixnmatch.selection.verdict import SCORES
+
 # Arrays up to this size are shown number by number.
 FEW = 6
 _HIDDEN = ("backend_", "loss_", "bound_", "probability_floor_", "mixing_")
@@ -28,7 +31,8 @@ def _stack(fitted: Any) -> list[tuple[str, str]]:
     order = np.argsort(-fitted.candidate_weights_, kind="stable")
     used = [k for k in order if fitted.candidate_weights_[k] > 0]
     members = [(fitted.candidates_[k], f"weight {fitted.candidate_weights_[k]:.3f}") for k in used]
-    held_out = f"{fitted.scoring} lower by {fitted.gain_:.4g} (standard error {fitted.gain_error_:.2g})"
+    spread = f"standard error {significant(fitted.gain_error_, 2)}"
+    held_out = f"{SCORES[fitted.scoring]} lower by {significant(fitted.gain_)} ({spread})"
     return [*members, ("on held-out rows", held_out)]
 
 
@@ -40,7 +44,7 @@ def _temperature(fitted: Any) -> list[tuple[str, str]]:
         "uniform": " (the scores say nothing about the labels)",
     }
     note = notes.get(getattr(fitted, "bound_", None) or "", "")
-    return [("temperature", f"{fitted.temperature_:.4g}{note or _direction(fitted.temperature_)}")]
+    return [("temperature", f"{significant(fitted.temperature_)}{note or _direction(fitted.temperature_)}")]
 
 
 def _direction(temperature: float) -> str:
@@ -77,7 +81,7 @@ def _attributes(fitted: Any) -> list[tuple[str, str]]:
             continue
         title = name.rstrip("_").replace("_", " ")
         if isinstance(value, float | int):
-            lines.append((title, f"{value:.4g}"))
+            lines.append((title, significant(value)))
         elif isinstance(value, np.ndarray) and value.dtype.kind in "fi":
             lines.append((title, _array(value)))
     return lines or [("parameters", "none")]
@@ -85,5 +89,6 @@ def _attributes(fitted: Any) -> list[tuple[str, str]]:
 
 def _array(value: Any) -> str:
     if value.size <= FEW:
-        return ", ".join(f"{item:.4g}" for item in value.ravel())
-    return f"{' x '.join(str(size) for size in value.shape)} numbers, {value.min():.4g} to {value.max():.4g}"
+        return ", ".join(significant(item) for item in value.ravel())
+    shape = " x ".join(str(size) for size in value.shape)
+    return f"{shape} numbers, {significant(value.min())} to {significant(value.max())}"

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import click
 
+from mixnmatch._engine.text import significant
+from mixnmatch.cli.terminal import clear_line, drawing, occupied_line
 from mixnmatch.selection.text_table import table
+
+# Seconds from which on one would like to know whether something is still going on.
+LONG = 2.0
 
 __all__ = ["between", "number", "percent", "plural", "reporting", "table", "wrap"]
 
@@ -43,26 +50,72 @@ def wrap(text: str) -> str:
 def plural(count: float, noun: str) -> str:
     """Such as "1 row" and "5000 rows"; weights may make the count a fraction."""
     ending = "" if count == 1 else ("es" if noun.endswith("s") else "s")
-    return f"{count:g} {noun}{ending}" if count != int(count) else f"{int(count)} {noun}{ending}"
+    return f"{significant(count, 6) if count != int(count) else int(count)} {noun}{ending}"
 
 
 @contextmanager
 def reporting(label: str) -> Iterator[Callable[[int, int, str], None] | None]:
-    """A function ``(done, total, what)`` that draws a bar on stderr, or ``None`` if that is not a terminal."""
-    if not sys.stderr.isatty():
+    """A function ``(done, total, what)`` that draws a bar with the remaining time on stderr.
+
+    It is ``None`` if that is not a terminal, or if another one is drawing already. As long as the function is not
+    called, work of unknown length shows the seconds that it has taken, from two on.
+    """
+    if not sys.stderr.isatty() or drawing():
         yield None
         return
-    with ExitStack() as stack:
-        bars: list[Any] = []
+    with occupied_line():
+        shown = _Progress(label)
+        try:
+            yield shown.step
+        except BaseException:
+            shown.stop(finished=False)
+            raise
+        shown.stop()
 
-        def step(done: int, total: int, what: str = "") -> None:
-            if not bars:
-                bar = click.progressbar(
-                    length=total, label=label, file=sys.stderr, item_show_func=lambda item: item or ""
-                )
-                bars.append(stack.enter_context(bar))
-            bars[0].update(done - bars[0].pos, what)
 
-        yield step
-        for bar in bars:
-            bar.update(bar.length - bar.pos, "")
+class _Progress:
+    """Seconds, and then a bar for each stage whose steps are counted."""
+
+    def __init__(self, label: str):
+        self.label = label
+        self._start = time.monotonic()
+        self._stopped = threading.Event()
+        self._clock = threading.Thread(target=self._count_seconds, daemon=True)
+        self._clock.start()
+        self._bars = ExitStack()
+        self._bar: Any = None
+
+    def step(self, done: int, total: int, what: str = "") -> None:
+        """Draw that so many of all steps are done."""
+        self._stop_clock()
+        if self._bar is None or total != self._bar.length or done < self._bar.pos:
+            self._end_bar()
+            bar: Any = click.progressbar(
+                length=total, label=self.label, file=sys.stderr, width=24, item_show_func=lambda item: item or ""
+            )
+            self._bar = self._bars.enter_context(bar)
+        self._bar.update(done - self._bar.pos, what)
+
+    def stop(self, *, finished: bool = True) -> None:
+        """Leave the terminal as it is wanted for what is printed next."""
+        self._stop_clock()
+        self._end_bar(finished=finished)
+
+    def _end_bar(self, *, finished: bool = True) -> None:
+        if self._bar is not None and finished:
+            self._bar.update(self._bar.length - self._bar.pos, "")
+        self._bars.close()
+        self._bar = None
+
+    def _count_seconds(self) -> None:
+        while not self._stopped.wait(1.0):
+            seconds = time.monotonic() - self._start
+            if seconds >= LONG:
+                click.echo(f"\r{self.label}: {seconds:.0f} s", nl=False, err=True)
+
+    def _stop_clock(self) -> None:
+        if not self._stopped.is_set():
+            self._stopped.set()
+            self._clock.join()
+            if time.monotonic() - self._start >= LONG:
+                clear_line()

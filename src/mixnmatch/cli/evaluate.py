@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixnmatch.cli.command import Command, echo, print_json
-from mixnmatch.cli.options import FILE, FILE_HELP, Reading, TextType, json_option, reading_options, seed_option
+from mixnmatch._engine.text import significant
+from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.options import FILE, FILE_HELP, Choice, Reading, TextType, json_option, reading_options, seed_option
+from mixnmatch.cli.terminal import echo
 
 if TYPE_CHECKING:
     from mixnmatch.evaluation._evaluate import Evaluation
@@ -59,7 +61,7 @@ HELP = f"""How good and how well calibrated are the scores in a file?
 @click.option("--map", "map_file", type=FILE, metavar="CAL.json", help="Evaluate after calibration, too.")
 @click.option(
     "--notion",
-    type=click.Choice(NOTIONS),
+    type=Choice(NOTIONS),
     metavar="NAME",
     help=f"{', '.join(NOTIONS)} [default: binary for two classes, top-label for more].",
 )
@@ -72,9 +74,7 @@ HELP = f"""How good and how well calibrated are the scores in a file?
     help="kde-residual, kde-residual-debiased, kde, histogram, histogram-debiased, sweep, smooth, dirichlet, skce, or "
     "one of another package.",
 )
-@click.option(
-    "--norm", type=click.Choice(["1", "2", "max"]), help="Power of the error; max for histograms [default: 1]."
-)
+@click.option("--norm", type=Choice(["1", "2", "max"]), help="Power of the error; max for histograms [default: 1].")
 @click.option("--bins", type=click.IntRange(1), metavar="N", help="Number of bins, for histograms.")
 @click.option("--interval/--no-interval", default=True, help="Interval and test of the error [default: yes].")
 @click.option(
@@ -102,6 +102,8 @@ def command(
     reading: Reading,
 ) -> None:
     """Measure, before and after."""
+    from mixnmatch._engine.steps import listening
+    from mixnmatch.cli.display import reporting
     from mixnmatch.cli.inputs import aligned, load_map
     from mixnmatch.evaluation._evaluate import evaluate
 
@@ -109,17 +111,18 @@ def command(
     table = reading.read(scores, like=map_)
     if map_ is not None and map_file is not None:
         table = aligned(table, map_, map_file)
-    found = evaluate(
-        table.checked,
-        map=map_,
-        notion=notion,
-        estimator=estimator,
-        norm=int(norm) if norm in ("1", "2") else norm,
-        bins=bins,
-        interval=interval,
-        confidence=confidence,
-        random_state=seed,
-    )
+    with reporting("Evaluating") as step, listening(step):
+        found = evaluate(
+            table.checked,
+            map=map_,
+            notion=notion,
+            estimator=estimator,
+            norm=int(norm) if norm in ("1", "2") else norm,
+            bins=bins,
+            interval=interval,
+            confidence=confidence,
+            random_state=seed,
+        )
     drift = None if map_ is None else _drift(table, map_)
     if as_json:
         print_json(_as_dict(table, found, map_file) | ({} if drift is None else {"score_drift": drift.to_dict()}))
@@ -158,13 +161,14 @@ def _as_text(table: ScoreTable, found: Evaluation, map_file: Path | None) -> str
     rows = [
         _row("accuracy", [side["accuracy"] for side in sides], display.percent),
         _row("log loss", [side["log_loss"] for side in sides], display.number),
-        _row("Brier score (all classes)", [side["brier_score"] for side in sides], display.number),
+        _row("Brier score", [side["brier_score"] for side in sides], display.number),
         _row("calibration error", [side["calibration_error"] for side in sides], _error_text(first)),
     ]
     if found.after is not None:
         rows.insert(0, ["", "before", "", "after", ""])
     settings = f"{first.notion}, {first.estimator}, norm {first.norm}"
     explained = f"Calibration error: {settings}. Brackets: {100 * first.confidence:g}% intervals."
+    explained += "\nBrier score: sum over classes."
     lines = [about(table), "", display.table(rows), "", *_two_classes(sides, table), explained]
     starts = ("",) if found.after is None else ("Before: ", "After: ")
     for start, side in zip(starts, sides, strict=True):
@@ -215,7 +219,7 @@ def _row(name: str, values: list[Any], show: Callable[[float], str]) -> list[str
 def _error_text(error: Any) -> Callable[[float], str]:
     from mixnmatch.cli import display
 
-    return display.percent if error.norm in (1, "max") else lambda value: f"{value:.3g}"
+    return display.percent if error.norm in (1, "max") else lambda value: significant(value, 3)
 
 
 def _verdict(side: Evaluation, start: str, table: ScoreTable) -> list[str]:

@@ -7,15 +7,16 @@ from typing import Any
 
 import click
 
-from mixnmatch.cli.command import Command, echo, print_json
+from mixnmatch.cli.command import Command, print_json
 from mixnmatch.cli.options import FILE, force_option, json_option
+from mixnmatch.cli.terminal import echo
 
 HELP = """Write a map that `fit` saved as a model for other runtimes.
 
     MAP is a file written by `mixnmatch fit`. What is written follows from the name of the output:
 
     \b
-      .onnx  a model of standard operators for any ONNX runtime (needs the extra `onnx`)
+      .onnx  a model of standard operators for any ONNX runtime (extra `onnx`)
       .pt2   a PyTorch program, for torch.export.load (needs the extra `torch`)
 
     The model takes float32 scores, n x L, and gives float32 probabilities. With --classifier the map is appended to a
@@ -53,7 +54,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Load, export, and say what the file takes and gives."""
-    from mixnmatch.cli.display import plural
+    from mixnmatch.cli.display import plural, reporting
     from mixnmatch.cli.inputs import load_map
     from mixnmatch.cli.streams import not_overwriting
     from mixnmatch.io import check_output
@@ -70,7 +71,7 @@ def command(
         check_input(classifier)
     map_ = load_map(map_file)
     precision = "single" if single else "double"
-    with not_overwriting(output, force=force):
+    with not_overwriting(output, force=force), reporting("Exporting"):
         if output.suffix == ".onnx":
             map_.to_onnx(output, classifier=classifier, output=scores, precision=precision, vector=vector)
         else:

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixnmatch.cli.command import Command, echo, print_json
+from mixnmatch._engine.suggestions import did_you_mean
+from mixnmatch._engine.text import significant
+from mixnmatch.cli.command import Command, print_json
 from mixnmatch.cli.options import (
     FILE,
     FILE_HELP,
+    Choice,
     Method,
     Reading,
     force_option,
@@ -19,6 +22,7 @@ from mixnmatch.cli.options import (
     list_methods_option,
     reading_options,
 )
+from mixnmatch.cli.terminal import echo
 
 if TYPE_CHECKING:
     from mixnmatch.evaluation._evaluate import Evaluation
@@ -52,9 +56,7 @@ HELP = f"""Learn a calibration map from scores and labels, and save it as one JS
 @click.option(
     "--output", "-o", type=FILE, required=True, metavar="CAL.json", help="Where to save the map; - for stdout."
 )
-@click.option(
-    "--loss", type=click.Choice(["nll", "brier"]), help="What to minimise, for methods that leave the choice."
-)
+@click.option("--loss", type=Choice(["nll", "brier"]), help="What to minimise, for methods that leave the choice.")
 @click.option("--preserve-accuracy", is_flag=True, help="Never change the predicted class.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Another setting of the method.")
 @click.option(
@@ -104,7 +106,8 @@ def command(
             map_.reporting_to(step)
         map_.fit(table.checked)
     seconds = perf_counter() - start
-    before = evaluate(table.checked, map=map_, metrics=("accuracy", "log_loss", "brier_score"))
+    with reporting("Evaluating"):
+        before = evaluate(table.checked, map=map_, metrics=("accuracy", "log_loss", "brier_score"))
     assert before.after is not None
     after = before.after
     if table.columns:
@@ -167,8 +170,10 @@ def _build(method: str, table: ScoreTable, weighting: str, settings: dict[str, A
     try:
         return calibrator(method, logits=table.logits, classes=table.classes, **common, **settings)
     except TypeError:
-        names = " or ".join(repr(name) for name in settings)
-        msg = f"the method {method!r} has no setting {names}"
+        known = {name.rpartition("__")[2] for name in calibrator(method).get_params(deep=True)}
+        unknown = [name for name in settings if name not in known] or list(settings)
+        meant = did_you_mean(unknown[0], known)
+        msg = f"the method {method!r} has no setting {' or '.join(repr(name) for name in unknown)}{meant}"
         raise click.UsageError(msg) from None
 
 
@@ -226,7 +231,7 @@ def _as_text(
     return "\n".join(
         [
             about(table),
-            f"{method}: {METHODS[method].summary}; fitted in {seconds:.2g} s; {kept}",
+            f"{method}: {METHODS[method].summary}; fitted in {significant(seconds, 2)} s; {kept}",
             "",
             "Learned",
             display.table(learned, left=2),

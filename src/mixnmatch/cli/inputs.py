@@ -105,7 +105,7 @@ def about(table: ScoreTable) -> str:
 
 def _names(classes: NDArray[Any]) -> str:
     names = [str(name) for name in classes.tolist()]
-    return ", ".join(names) if len(names) <= 3 else f"{names[0]}, {names[1]}, ..., {names[-1]}"
+    return ", ".join(names) if len(names) <= 3 else f"{names[0]}, ..., {names[-1]}"
 
 
 def load_map(path: Path) -> Any:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixnmatch.cli.command import Command, echo, print_json
+from mixnmatch.cli.command import Command, print_json
 from mixnmatch.cli.options import FILE, FILE_HELP, Reading, force_option, json_option, reading_options
+from mixnmatch.cli.terminal import echo
 
 if TYPE_CHECKING:
     from mixnmatch.monitoring import Monitor, MonitorResult
@@ -34,7 +35,7 @@ HELP = f"""Is a map in production still calibrated? Alarms, with advice, as labe
     help=HELP,
     examples=(
         "mixnmatch monitor cal.json january.parquet --state state.json",
-        "mixnmatch monitor cal.json 2026-*.csv --state state.json --html page.html --force",
+        "mixnmatch monitor cal.json 2026-*.csv --state state.json --html page.html",
         "mixnmatch monitor cal.json late.csv --step january.parquet --state state.json",
     ),
 )
@@ -64,6 +65,8 @@ def command(
     reading: Reading,
 ) -> None:
     """Load the state, count the new files, save it."""
+    from mixnmatch._engine.steps import listening, steps
+    from mixnmatch.cli.display import reporting
     from mixnmatch.cli.inputs import load_map
     from mixnmatch.io import check_output
     from mixnmatch.monitoring.state import locked
@@ -74,8 +77,10 @@ def command(
     map_ = load_map(map_file)
     with locked(state):
         monitor = _load(state, map_, alpha)
-        skipped = [path for path in batches if not _count(monitor, path, map_, map_file, step, reading, state)]
-    result = monitor.result()
+        with reporting("Counting") as tell, listening(tell):
+            each = steps(batches, "files")
+            skipped = [path for path in each if not _count(monitor, path, map_, map_file, step, reading, state)]
+            result = monitor.result()
     if html is not None:
         from mixnmatch.report.monitor import write_monitor_page
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,15 +11,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from mixnmatch.cli.command import echo
+from mixnmatch._engine.suggestions import did_you_mean
+from mixnmatch._engine.text import WIDTH
+from mixnmatch.cli.command import in_command_line_words
+from mixnmatch.cli.terminal import echo
 
 if TYPE_CHECKING:
     from mixnmatch.io import ScoreTable
 
     TextType = click.ParamType[str]
     TextsType = click.ParamType[tuple[str, ...]]
+    ChoiceType = click.Choice[str]
 else:  # older versions of click have no type parameter
     TextType = TextsType = click.ParamType
+    ChoiceType = click.Choice
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
@@ -27,7 +33,8 @@ FILE_HELP = """
 
     \b
     SCORES is one of
-      .npz      arrays `logits` or `probs`, `labels`; optionally `weights`, `classes`
+      .npz      arrays `logits` or `probs`, and `labels`;
+                optionally `weights` and `classes`
       .npy      scores, with --labels LABELS.npy
       .csv      a header; a column for each class, and `label`; also .csv.gz
                 (separated by commas, semicolons or tabs)
@@ -49,7 +56,7 @@ class Method(TextType):
         try:
             calibrator(value)
         except ValueError as error:
-            self.fail(str(error), param, ctx)
+            self.fail(in_command_line_words(error), param, ctx)
         return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -59,6 +66,15 @@ class Method(TextType):
         return [
             CompletionItem(name, help=entry.summary) for name, entry in METHODS.items() if name.startswith(incomplete)
         ]
+
+
+class Choice(ChoiceType):
+    """One of a few words, with a question for one that is misspelt."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """Say which words there are."""
+        known = ", ".join(self.choices)
+        return f"{str(value)!r} is not one of {known}{did_you_mean(value, self.choices)}"
 
 
 class Names(TextsType):
@@ -193,8 +209,10 @@ def list_methods(ctx: click.Context, _param: click.Parameter, value: bool) -> No
         return
     from mixnmatch.maps.registry import calibrators
 
-    for line in calibrators():
-        echo(str(line))
+    for method in calibrators():
+        lead = f"{method.name:<17}{'*' if method.accuracy_preserving else ' '} "
+        echo(textwrap.fill(method.summary, WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead)))
+    echo("\n*: never changes the predicted class")
     ctx.exit()
 
 
@@ -213,6 +231,7 @@ def list_methods_option(function: F) -> F:
 __all__ = [
     "FILE",
     "FILE_HELP",
+    "Choice",
     "Method",
     "Methods",
     "Names",

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from mixnmatch.cli.command import Command, echo, print_json
+from mixnmatch.cli.command import Command, print_json
 from mixnmatch.cli.options import FILE, force_option, json_option
+from mixnmatch.cli.terminal import echo
 
 HELP = """Write one HTML page to try calibration in the browser.
 

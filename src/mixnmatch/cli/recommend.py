@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mixnmatch.cli.command import Command, echo, print_json
+from mixnmatch.cli.command import Command, print_json
 from mixnmatch.cli.options import (
     FILE,
     FILE_HELP,
@@ -17,6 +17,7 @@ from mixnmatch.cli.options import (
     reading_options,
     seed_option,
 )
+from mixnmatch.cli.terminal import echo
 
 HELP = f"""Recommend a calibration method for your data, with the reasons.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixnmatch.cli.command import Command, echo, print_json, typed
+from mixnmatch.cli.command import Command, print_json, typed
 from mixnmatch.cli.options import (
     FILE,
     FILE_HELP,
@@ -21,6 +21,7 @@ from mixnmatch.cli.options import (
     reading_options,
     seed_option,
 )
+from mixnmatch.cli.terminal import echo
 
 if TYPE_CHECKING:
     from mixnmatch._engine.rows import Rows

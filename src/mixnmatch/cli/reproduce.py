@@ -10,8 +10,10 @@ from typing import Any
 
 import click
 
-from mixnmatch.cli.command import Command, echo, print_json, typed
+from mixnmatch._engine.suggestions import did_you_mean
+from mixnmatch.cli.command import Command, print_json, typed
 from mixnmatch.cli.options import FILE, Names, force_option, json_option, seed_option
+from mixnmatch.cli.terminal import echo
 
 HELP = """Make the tables and figures of the Mix-n-Match paper from files of logits and labels.
 
@@ -26,7 +28,7 @@ HELP = """Make the tables and figures of the Mix-n-Match paper from files of log
     Parts for --only
       table1, table2      top-label ECE and calibration gain over random splits
       learning-curves     ECE and accuracy against calibration rows
-      table3, table4      expressive power and data efficiency, from the learning curves
+      table3, table4      expressive power and data efficiency (learning curves)
       figure1, measures   the paper's Figure 1 and its figure of the two measures
       claims, guidelines  what the paper says, beside what the results say
       synthetic           the study of estimators (Section 5.1, Appendix E)
@@ -142,7 +144,7 @@ def _plan(entries: Any, only: Any, methods: Any, rows: Any, seed: int, settings:
 
     for part in only or ():
         if part not in PARTS:
-            msg = f"there is no part called {part!r}; parts are {', '.join(PARTS)}"
+            msg = f"there is no part called {part!r}; parts are {', '.join(PARTS)}{did_you_mean(part, PARTS)}"
             raise click.UsageError(msg)
     for key in methods or ():
         try:

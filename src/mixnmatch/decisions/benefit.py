@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.tabular import Record, Tabular, array_records
 from mixnmatch.decisions._inputs import check_share, labelled, positive_class
 from mixnmatch.evaluation._means import check_confidence
 from mixnmatch.evaluation.notion import Outcomes
@@ -21,7 +22,7 @@ DEFAULT_THRESHOLDS = 99
 
 
 @dataclass(frozen=True, eq=False)
-class DecisionCurve:
+class DecisionCurve(Tabular):
     """Net benefit and cost of selecting samples with ``p >= threshold``, at many thresholds.
 
     Attributes
@@ -76,6 +77,17 @@ class DecisionCurve:
         odds = _odds(self.threshold)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(np.where(odds > 0, (self.net_benefit - self.select_all) / odds, math.nan))
+
+    def _records(self) -> list[Record]:
+        return array_records(
+            threshold=self.threshold,
+            net_benefit=self.net_benefit,
+            low=self.low,
+            high=self.high,
+            select_all=self.select_all,
+            true_positive=self.true_positive,
+            false_positive=self.false_positive,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, ready for JSON: what is not finite becomes None."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
+from mixnmatch._engine.text import significant
 from mixnmatch.decisions._inputs import class_names, labelled, unlabelled
 from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.scores import mean_over_rows
@@ -376,9 +377,10 @@ def cost_threshold(
     against, missed = float(false_positive) - float(true_negative), float(false_negative) - float(true_positive)
     if against < 0 or missed < 0 or against + missed <= 0:
         msg = (
-            f"an error must not be cheaper than the right decision: a false positive costs {false_positive:g} "
-            f"against {true_negative:g} for a true negative, a false negative {false_negative:g} against "
-            f"{true_positive:g} for a true positive. One decision is always the better one, whatever the probability"
+            "an error must not be cheaper than the right decision: a false positive costs "
+            f"{significant(false_positive, 6)} against {significant(true_negative, 6)} for a true negative, a false "
+            f"negative {significant(false_negative, 6)} against {significant(true_positive, 6)} for a true positive. "
+            "One decision is always the better one, whatever the probability"
         )
         raise ValueError(msg)
     return against / (against + missed)

@@ -8,6 +8,7 @@ import numpy as np
 
 from mixnmatch._engine.folds import check_folds, fold_of
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.text import significant
 from mixnmatch.decisions._inputs import in_memory, labelled
 from mixnmatch.decisions.costs import CostMatrix, cost_of, decide
 from mixnmatch.evaluation._means import MeanEstimate
@@ -51,8 +52,9 @@ class MiscalibrationCost(MeanEstimate):
 
     def __str__(self) -> str:
         return (
-            f"miscalibration costs {float(self):+.6g} per sample ({self._spread_text()}, n = {self.n_rows})\n"
-            f"cost {float(self.before):.6g} on raw scores, {float(self.after):.6g} after {self.method}; "
+            f"miscalibration costs {significant(self, 6, sign=True)} per sample "
+            f"({self._spread_text()}, n = {self.n_rows})\n"
+            f"cost {significant(self.before, 6)} on raw scores, {significant(self.after, 6)} after {self.method}; "
             f"{self.changed:.1%} of decisions change"
         )
 

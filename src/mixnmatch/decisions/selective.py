@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.tabular import Record, Tabular, array_records
+from mixnmatch._engine.text import significant
 from mixnmatch.decisions._guarantee import Ranked, certify, two_sided
 from mixnmatch.decisions._inputs import check_share, labelled, score_type, top_class
 from mixnmatch.evaluation._means import check_confidence, finite
@@ -20,7 +22,7 @@ __all__ = ["RiskCoverageCurve", "SelectiveCoverage", "coverage_for", "risk_cover
 
 
 @dataclass(frozen=True, eq=False)
-class RiskCoverageCurve:
+class RiskCoverageCurve(Tabular):
     """Error rate among the most confident predictions, over the share of samples that are predicted.
 
     Attributes
@@ -55,6 +57,9 @@ class RiskCoverageCurve:
     def excess_aurc(self) -> float:
         """What the ranking of the samples by confidence costs: the area above the lowest possible one."""
         return self.aurc - self.best_aurc
+
+    def _records(self) -> list[Record]:
+        return array_records(coverage=self.coverage, risk=self.risk, threshold=self.threshold)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, ready for JSON."""
@@ -268,8 +273,9 @@ def coverage_for(
     size |= {"n_rows": len(outcomes.z), "met": found.place is not None}
     if found.place is None:
         msg = (
-            f"no samples can be predicted at a risk of {risk:g} with {confidence:.0%} confidence on {ranked.total:g} "
-            f"samples; it takes at least {found.needed:g} predicted samples, all of them right"
+            f"no samples can be predicted at a risk of {risk:g} with {confidence:.0%} confidence on "
+            f"{significant(ranked.total, 6)} samples; it takes at least {significant(found.needed, 6)} predicted "
+            "samples, all of them right"
         )
         warnings.warn(msg, UserWarning, stacklevel=2)
         return SelectiveCoverage(math.inf, risk=math.nan, coverage=0.0, interval=(0.0, 0.0), **size)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.text import significant
 from mixnmatch.decisions._guarantee import Ranked, certify, lower_limit, two_sided
 from mixnmatch.decisions._inputs import check_share, labelled, positive_class, score_type
 from mixnmatch.evaluation._means import check_confidence, finite
@@ -207,8 +208,9 @@ def _warn_of_precision(ranked: Ranked, target: float, confidence: float | None) 
     else:
         needed = certify(ranked, 1 - target, 1 - confidence).needed
         msg = (
-            f"no threshold reaches a precision of {target:g} with {confidence:.0%} confidence on {ranked.total:g} "
-            f"samples; it takes at least {needed:g} selected samples, all of them positive"
+            f"no threshold reaches a precision of {target:g} with {confidence:.0%} confidence on "
+            f"{significant(ranked.total, 6)} samples; it takes at least {significant(needed, 6)} selected samples, "
+            "all of them positive"
         )
     warnings.warn(msg, UserWarning, stacklevel=4)
 

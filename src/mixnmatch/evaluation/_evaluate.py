@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from mixnmatch._engine import door
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows, refuse_dask
+from mixnmatch._engine.suggestions import did_you_mean
+from mixnmatch._engine.tabular import Record, Tabular, interval_columns
 from mixnmatch.evaluation import error as errors
 from mixnmatch.evaluation._bounded import (
     HALF_SQUARED_ERROR,
@@ -74,7 +76,7 @@ DEFAULT = ("calibration_error", "accuracy", "mean_confidence", "log_loss", "brie
 
 
 @dataclass(frozen=True)
-class Evaluation(Mapping[str, Any]):
+class Evaluation(Tabular, Mapping[str, Any]):
     """Metrics of one table of scores by name, each a float with its interval.
 
     Attributes
@@ -118,6 +120,20 @@ class Evaluation(Mapping[str, Any]):
         if self.groups:
             made["groups"] = {str(name): one.to_dict() for name, one in self.groups.items()}
         return made
+
+    def _records(self) -> list[Record]:
+        found: list[Record] = []
+        for group, one in ((None, self), *(self.groups or {}).items()):
+            named = {} if not self.groups else {"group": group}
+            for name in one:
+                numbers = interval_columns("value" if one.after is None else "before", one[name])
+                after = {} if one.after is None else interval_columns("after", one.after[name])
+                found.append({"metric": name, **named, **numbers, **after})
+        return found
+
+    def _texts(self) -> tuple[list[str], list[str]]:
+        size = f"{self.n_samples} samples, {self.n_classes} classes"
+        return [size], [] if self.gain is None else str(self.gain).splitlines()
 
     def __str__(self) -> str:
         sides = [self] if self.after is None else [self, self.after]
@@ -244,7 +260,7 @@ class _Asked:
         known = tuple(name for name in all_names if n_classes == 2 or name not in FOR_TWO)
         for name in self.metrics:
             if name not in known:
-                msg = f"there is no metric {name!r}; metrics are {', '.join(known)}"
+                msg = f"there is no metric {name!r}; metrics are {', '.join(known)}{did_you_mean(name, known)}"
                 raise ValueError(msg)
 
     @property

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.scores import is_number
+from mixnmatch._engine.text import significant
 from mixnmatch.evaluation._bounded import Bounds, bounded_interval
 
 Floats = NDArray[np.float64]
@@ -225,10 +226,10 @@ class MeanEstimate(float):
         low, high = self.interval
         if math.isnan(low):
             return "no standard error"
-        return f"{self.confidence:.0%} interval {low:.4g} to {high:.4g}"
+        return f"{self.confidence:.0%} interval {significant(low)} to {significant(high)}"
 
     def __str__(self) -> str:
-        return f"{float(self):.6g} ({self._spread_text()}, n = {self.n_rows})"
+        return f"{significant(self, 6)} ({self._spread_text()}, n = {self.n_rows})"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({float(self)!r}, standard_error={self.standard_error!r})"

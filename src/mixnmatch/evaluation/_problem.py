@@ -9,6 +9,7 @@ import numpy as np
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch.evaluation.notion import (
     Outcomes,
     default_notion,
@@ -52,7 +53,7 @@ def choose_problem(source: Rows, notion: str | None, label: Any) -> Problem:
     if notion is None:
         notion = "class-wise" if label is not None else default_notion(source.n_classes)
     if notion not in NOTIONS:
-        msg = f"notion must be one of {', '.join(NOTIONS)}, got {notion!r}"
+        msg = f"notion must be one of {', '.join(NOTIONS)}, got {notion!r}{did_you_mean(notion, NOTIONS)}"
         raise ValueError(msg)
     if (notion == "class-wise") != (label is not None):
         msg = 'name the class with label=... together with notion="class-wise", and only then'

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.scores import Scores
+from mixnmatch._engine.steps import steps
 from mixnmatch.evaluation import inference, notion
 from mixnmatch.evaluation._binning import Floats, Grid, locate
 from mixnmatch.evaluation._bounded import clopper_pearson
@@ -74,7 +75,8 @@ def _labels_test(
 ) -> float:
     """Rank of an estimate among those of labels drawn from the rows, a full estimate for each."""
     cumulative = np.cumsum(notion.probabilities(scores), axis=1)
-    drawn = [metric.evaluate(scores, draw_labels(cumulative, rng), weight)[0] for _ in range(FULL_RESAMPLES)]
+    resamples = steps(range(FULL_RESAMPLES), "testing")
+    drawn = [metric.evaluate(scores, draw_labels(cumulative, rng), weight)[0] for _ in resamples]
     return inference.rank_p_value(value, np.asarray(drawn))
 
 
@@ -91,7 +93,7 @@ def _bootstrap_interval(
     """Basic bootstrap, a full estimate for each resample."""
     counted = np.flatnonzero(weight > 0)  # without them a resample could have no weight at all
     drawn = []
-    for _ in range(FULL_RESAMPLES):
+    for _ in steps(range(FULL_RESAMPLES), "interval"):
         times = np.bincount(counted[rng.integers(0, len(counted), len(counted))], minlength=len(weight))
         drawn.append(metric.evaluate(scores, labels, weight * times)[0])
     return inference.bootstrap_interval(value, np.asarray(drawn), p_value, confidence=confidence)
@@ -124,7 +126,7 @@ def canonical_inference(
     excess, noise = float(found.excess[0]), max(float(found.noise_power[0]), 1e-300)
     cumulative = np.cumsum(smoother.p, axis=1)
     parts = []
-    for start in range(0, resamples, LABELS_A_CHUNK):
+    for start in steps(range(0, resamples, LABELS_A_CHUNK), "testing"):
         some = [draw_labels(cumulative, rng) for _ in range(start, min(start + LABELS_A_CHUNK, resamples))]
         parts.append(smoother.residuals(np.array(some)).excess)
     drawn = np.concatenate(parts)
@@ -170,7 +172,8 @@ def class_wise_test(
         return sum(float(one(outcome[part]).sum()) for part, one in statistics)
 
     cumulative = np.cumsum(p, axis=1)
-    drawn = [statistic(_outcomes(p, draw_labels(cumulative, rng), groups, weight)) for _ in range(resamples)]
+    draws = steps(range(resamples), "testing")
+    drawn = [statistic(_outcomes(p, draw_labels(cumulative, rng), groups, weight)) for _ in draws]
     return rank_p_value(statistic(groups.outcome), np.asarray(drawn))
 
 
@@ -237,7 +240,7 @@ def class_wise_interval(
         scaled = size / grid.count[part].sum(axis=-1, keepdims=True)
         series = ResidualSeries.of(Grid(grid.count[part] * scaled, grid.outcome[part] * scaled))
         certain = series.miscalibrated(EVEN_ODDS)
-        for k in range(len(series.groups.count)):
+        for k in steps(range(len(series.groups.count)), "interval"):
             one = Grid(grid.count[start + k], grid.outcome[start + k])
             most = mean_differences(one, size, confidence)[1] ** norm
             if series.constant[k]:

@@ -12,6 +12,7 @@ from mixnmatch._engine import door
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.folds import fold_of
 from mixnmatch._engine.rows import Rows, refuse_dask
+from mixnmatch._engine.text import significant
 from mixnmatch.evaluation._means import Moments, block_moments, finite
 from mixnmatch.evaluation._problem import choose_problem
 from mixnmatch.evaluation.scores import brier_rows, log_loss_rows
@@ -76,7 +77,7 @@ class ScoreDecomposition:
 
     def __str__(self) -> str:
         by = self.method if self.recalibrator is None else f"{self.method}, {self.recalibrator}"
-        spread = "" if self.standard_error is None else f" (standard error {self.standard_error:.2g})"
+        spread = "" if self.standard_error is None else f" (standard error {significant(self.standard_error, 2)})"
         return "\n".join(
             [
                 f"{self.score} score of {self.problem}, n = {self.n_rows} ({by})",

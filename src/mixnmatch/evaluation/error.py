@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch._engine.scores import Scores
+from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch.evaluation import inference, notion
 from mixnmatch.evaluation._binning import Floats, Grid
 from mixnmatch.evaluation._clusters import read_clusters
@@ -75,7 +76,8 @@ class CalibrationMetric:
     def __post_init__(self) -> None:
         """Refuse what does not fit together."""
         if self.notion is not None and self.notion not in notion.NOTIONS:
-            msg = f"notion must be one of {', '.join(notion.NOTIONS)}, got {self.notion!r}"
+            meant = did_you_mean(self.notion, notion.NOTIONS)
+            msg = f"notion must be one of {', '.join(notion.NOTIONS)}, got {self.notion!r}{meant}"
             raise ValueError(msg)
         if self.norm not in self.estimator.norms:
             allowed = ", ".join(repr(norm) for norm in self.estimator.norms)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch.evaluation import dirichlet, kde, skce
 from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
 from mixnmatch.evaluation.histogram import Bins, bin_sums, sweep
@@ -250,9 +251,7 @@ def estimator(name: str | Estimator, **options: Any) -> Estimator:
         return name
     known_names = estimators()
     if name not in known_names:
-        meant = {"ece": "histogram", "ace": "histogram", "smece": "smooth"}.get(str(name).lower())
-        hint = f"; did you mean {meant!r}?" if meant else ""
-        msg = f"estimator must be one of {', '.join(known_names)}, got {name!r}{hint}"
+        msg = f"estimator must be one of {', '.join(known_names)}, got {name!r}{did_you_mean(name, known_names)}"
         raise ValueError(msg)
     factory = known_names[name]
     known = {field.name for field in fields(factory())} - {"debiased"}

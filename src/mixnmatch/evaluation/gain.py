@@ -12,6 +12,7 @@ from mixnmatch._engine import door
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import read_scores
+from mixnmatch._engine.text import significant
 from mixnmatch.evaluation._clusters import read_clusters
 from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.scores import brier_rows, means_over_rows
@@ -63,8 +64,9 @@ class CalibrationGain(MeanEstimate):
 
     def __str__(self) -> str:
         return (
-            f"calibration gain {float(self):+.6g} ({self._spread_text()}, n = {self.n_rows}); {self.meaning}\n"
-            f"Brier score {self.before:.6g} before, {self.after:.6g} after"
+            f"calibration gain {significant(self, 6, sign=True)} "
+            f"({self._spread_text()}, n = {self.n_rows}); {self.meaning}\n"
+            f"Brier score {significant(self.before, 6)} before, {significant(self.after, 6)} after"
         )
 
 
@@ -109,8 +111,10 @@ class GainComparison(MeanEstimate):
 
     def __str__(self) -> str:
         return (
-            f"gain a - gain b = {float(self):+.6g} ({self._spread_text()}, p = {self.p_value:.3g}, n = {self.n_rows})\n"
-            f"gain a {float(self.gain_a):+.6g}, gain b {float(self.gain_b):+.6g}; {self.meaning}"
+            f"gain a - gain b = {significant(self, 6, sign=True)} "
+            f"({self._spread_text()}, p = {self.p_value:.3g}, n = {self.n_rows})\n"
+            f"gain a {significant(self.gain_a, 6, sign=True)}, gain b {significant(self.gain_b, 6, sign=True)}; "
+            f"{self.meaning}"
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.steps import steps
 from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
 from mixnmatch.evaluation._bounded import clopper_pearson
 from mixnmatch.evaluation._means import Moments, clustered_covariance
@@ -65,7 +66,7 @@ def calibration_test(
     else:
         assert isinstance(outcomes, Outcomes)  # bins are resampled by row
         observed = estimator(outcomes, norm)
-        drawn = np.array([estimator(_null(outcomes, rng), norm) for _ in range(resamples)])
+        drawn = np.array([estimator(_null(outcomes, rng), norm) for _ in steps(range(resamples), "testing")])
     return rank_p_value(observed, drawn)
 
 

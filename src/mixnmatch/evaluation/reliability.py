@@ -9,6 +9,8 @@ import numpy as np
 
 from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows, refuse_dask
+from mixnmatch._engine.suggestions import did_you_mean
+from mixnmatch._engine.tabular import Record, Tabular, array_records
 from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
 from mixnmatch.evaluation._curves import (
     Band,
@@ -34,7 +36,7 @@ DENSITY_NODES = 257
 
 
 @dataclass(frozen=True, eq=False)
-class ReliabilityCurve:
+class ReliabilityCurve(Tabular):
     """A reliability curve: the frequency of an event against the confidence it was predicted with.
 
     Attributes
@@ -102,6 +104,14 @@ class ReliabilityCurve:
         """Plain values and lists, ready for JSON."""
         items = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {name: item.tolist() if isinstance(item, np.ndarray) else item for name, item in items.items()}
+
+    def _records(self) -> list[Record]:
+        return array_records(
+            confidence=self.confidence, frequency=self.value, low=self.low, high=self.high, share=self.share
+        )
+
+    def _texts(self) -> tuple[list[str], list[str]]:
+        return [f"Reliability of {self.problem} ({self.kind}, n = {self.n_rows}, error {self.error:.4f})"], []
 
     def __str__(self) -> str:
         """The curve as a table of a few points."""
@@ -337,5 +347,5 @@ def _density(grid: Grid) -> tuple[Floats, Floats]:
 
 def _check_kind(kind: str) -> None:
     if kind not in KINDS:
-        msg = f"kind must be one of {', '.join(KINDS)}, got {kind!r}"
+        msg = f"kind must be one of {', '.join(KINDS)}, got {kind!r}{did_you_mean(kind, KINDS)}"
         raise ValueError(msg)

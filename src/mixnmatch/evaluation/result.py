@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mixnmatch._engine.text import significant
 from mixnmatch.evaluation._binning import Floats
 
 # Tests by resampling cannot show a smaller p-value than this; smaller ones are printed as this bound.
@@ -87,10 +88,10 @@ class CalibrationError(float):
     def advice(self) -> str:
         """One sentence on whether there are enough samples."""
         if self.n >= self.advised_n:
-            return f"n = {self.n:.6g} samples are enough to estimate an error of this size to within ±50%."
+            return f"n = {significant(self.n, 6)} samples are enough to estimate an error of this size to within ±50%."
         return (
-            f"n = {self.n:.6g} samples are few: about {self.advised_n} would be needed to estimate an error of this "
-            "size to within ±50%."
+            f"n = {significant(self.n, 6)} samples are few: about {self.advised_n} would be needed to estimate an "
+            "error of this size to within ±50%."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,9 +109,9 @@ class CalibrationError(float):
 
     def __str__(self) -> str:
         """The value, with its interval and test where there are any."""
-        text = f"{float(self):.4g}"
+        text = significant(self)
         if self.interval is not None:
-            text += f" [{self.interval[0]:.4g}, {self.interval[1]:.4g}]"
+            text += f" [{significant(self.interval[0])}, {significant(self.interval[1])}]"
         if self.p_value is not None:
             text += f" ({p_text(self.p_value)})"
         return text
@@ -121,7 +122,9 @@ class CalibrationError(float):
 
     def __repr__(self) -> str:
         """The value and what it is."""
-        return f"CalibrationError({self}, {self.notion}, {self.estimator}, norm={self.norm}, n={self.n:.6g})"
+        return (
+            f"CalibrationError({self}, {self.notion}, {self.estimator}, norm={self.norm}, n={significant(self.n, 6)})"
+        )
 
 
 def _rebuild(value: float, details: dict[str, Any]) -> CalibrationError:

@@ -181,4 +181,4 @@ def _similar(path: Path) -> str:
     if not path.parent.is_dir():
         return f" (the folder {path.parent} does not exist)"
     close = get_close_matches(path.name, [other.name for other in path.parent.iterdir()], n=1, cutoff=0.75)
-    return f"; did you mean {path.parent / close[0]}?" if close else ""
+    return f". Did you mean {path.parent / close[0]}?" if close else ""

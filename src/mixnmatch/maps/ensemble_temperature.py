@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.along_rows import row_maxima, row_sums
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.text import significant
 from mixnmatch.maps._solve import (
     CERTIFIED,
     LEAST_MEAN,
@@ -126,7 +127,7 @@ class EnsembleTemperatureScaling(CalibrationMap):
         """Name, probabilities and weight of each member."""
         tempered = np.exp(log_softmax(self.beta_ * block.log_scores(self.probability_floor_)))
         p = np.asarray(block.probabilities(), dtype=np.float64)
-        names = (f"temperature {self.temperature_:.3g}", "identity", "uniform")
+        names = (f"temperature {significant(self.temperature_, 3)}", "identity", "uniform")
         parts = (tempered, p, np.full(p.shape, 1.0 / p.shape[1]))
         return list(zip(names, parts, self.member_weights_.tolist(), strict=True))
 

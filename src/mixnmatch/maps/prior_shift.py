@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.temperature import log_softmax
 
@@ -114,7 +115,8 @@ def by_class(values: Any, classes: NDArray[Any], name: str, *, missing: float) -
     if isinstance(values, Mapping):
         unknown = [key for key in values if key not in names]
         if unknown:
-            msg = f"{name}: there is no class {unknown[0]!r}; the classes are {_listed(names)}"
+            meant = did_you_mean(unknown[0], [str(one) for one in names])
+            msg = f"{name}: there is no class {unknown[0]!r}; the classes are {_listed(names)}{meant}"
             raise ValueError(msg)
         values = [values.get(key, missing) for key in names]
     try:

@@ -14,6 +14,8 @@ from importlib import import_module
 from inspect import signature
 from typing import Any
 
+from mixnmatch._engine.errors import InputError
+from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch.maps.base import BinaryMap, CalibrationMap
 
 Options = dict[str, Any]
@@ -269,12 +271,9 @@ def calibrator(name: str, *, logits: bool = False, classes: Any = None, **option
     known = methods()
     method = known.get(name.name if isinstance(name, Description) else name)
     if method is None:
-        from difflib import get_close_matches
-
-        close = get_close_matches(str(name), known, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        msg = f"there is no map called {name!r}{hint} Names: {', '.join(known)}"
-        raise ValueError(msg)
+        meant = did_you_mean(name, known)
+        why = "there is no method called {method!r}{meant}" + ("; {list_methods}" if not meant else "")
+        raise InputError(why, method=name, meant=meant)
     common: Options = {"logits": logits} if logits else {}
     if classes is not None:
         common["classes"] = classes

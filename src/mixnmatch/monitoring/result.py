@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mixnmatch._engine.tabular import Record, Tabular
+from mixnmatch._engine.text import significant
 from mixnmatch.monitoring.advice import TEXTS
 from mixnmatch.monitoring.intervals import ClassOffset
 
@@ -40,7 +42,7 @@ class StepRecord:
 
 
 @dataclass(frozen=True)
-class MonitorResult:
+class MonitorResult(Tabular):
     """The state of a monitored map.
 
     Attributes
@@ -92,6 +94,12 @@ class MonitorResult:
         found = asdict(self) | {"e_value": self.e_value, "offsets": [asdict(offset) for offset in self.offsets]}
         return {name: _finite(value) for name, value in found.items()}
 
+    def _records(self) -> list[Record]:
+        return [{"class": each.name} | {k: v for k, v in asdict(each).items() if k != "name"} for each in self.offsets]
+
+    def _texts(self) -> tuple[list[str], list[str]]:
+        return [line for line in str(self).splitlines() if not line.startswith("  ")], []
+
     def __str__(self) -> str:
         size = f"{self.n_samples} samples in {self.n_steps} steps"
         state = "ALARM" if self.alarm else "No alarm"
@@ -125,7 +133,7 @@ def e_text(log_e_value: float) -> str:
     if math.isinf(log_e_value):
         return "infinite" if log_e_value > 0 else "0"
     if log_e_value < 13:
-        return f"{math.exp(log_e_value):.3g}"
+        return significant(math.exp(log_e_value), 3)
     return f"10^{log_e_value / math.log(10):.1f}"
 
 

@@ -24,7 +24,7 @@ from mixnmatch.evaluation.two_classes import MEASURES
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.maps.parameters import clone
-from mixnmatch.report.data import ClassRow, Side
+from mixnmatch.report.data import ClassRow, ConfidentShare, Side
 from mixnmatch.selection.evaluation_set import EvaluationSet
 from mixnmatch.selection.results import MethodResult
 
@@ -86,6 +86,20 @@ class BeforeAfter:
     def after_rows(self) -> Rows:
         """The samples after the method."""
         return self.rows.predicted(self.after)
+
+    def confident(self, level: float) -> tuple[ConfidentShare, ConfidentShare]:
+        """Predictions at ``level`` and above, before and after: of the positive class of two, or of the top label."""
+        tables = (self.rows.identity(), self._table(self.after))
+        labels = self.rows.labels
+        weight = np.ones(self.rows.n) if self.rows.weight is None else self.rows.weight
+        found = []
+        for p in tables:
+            winner = np.ones(len(p), dtype=np.intp) if self.notion == "binary" else p.argmax(axis=1)
+            chosen = p[np.arange(len(p)), winner] >= level
+            total = float(weight[chosen].sum())
+            right = float(weight[chosen & (winner == labels)].sum())
+            found.append(ConfidentShare(level, total, right / total if total else np.nan))
+        return found[0], found[1]
 
     def gain(self) -> CalibrationGain:
         """Calibration gain of the method."""

@@ -209,7 +209,7 @@ def build_report(
         method=chosen.name,
         method_summary=chosen.summary,
         accuracy_preserving=bool(chosen.map.accuracy_preserving),
-        diagnosis=verdicts.diagnose(before, after, result, effect, subject),
+        diagnosis=verdicts.diagnose(before, after, result, effect, subject, rows.confident(verdicts.CONFIDENT)),
         verdict=verdict.with_outlook(curve) if verdict.method == chosen.name else verdict,
         before=before,
         after=after,
@@ -353,7 +353,7 @@ def _reproduction(
         f"Reliability: residual kernel smoothing, 95% pointwise band; {details.BINS} equal bins with Wilson intervals.",
         "Brier score: squared error summed over classes; with two classes, twice the number of scikit-learn.",
         "Calibration gain: reduction of the Brier score, with a Student t interval over samples.",
-        "Verdict: the simplest of the methods that are statistically tied with the best by log loss (Hsu, 5% level).",
+        "Verdict: the simplest method within one standard error (or 0.1%) of the lowest log loss. Tied: Hsu, 5% level.",
         f"Single classes: {details.CLASS_RESAMPLES} resamples for each p-value.",
     )
     versions = (

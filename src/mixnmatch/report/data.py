@@ -45,12 +45,15 @@ class Diagnosis(_Plain):
         The error, its interval and the test.
     effect : str
         What the method changes.
+    confident : str
+        How often confident predictions were right, before and after; empty if there are too few of them.
     """
 
     level: str
     headline: str
     evidence: str
     effect: str
+    confident: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,15 @@ class Side(_Plain):
     def lead(self) -> float:
         """By how much the mean confidence is above the frequency of what was predicted."""
         return self.curve.mean_confidence - self.curve.mean_outcome
+
+
+@dataclass(frozen=True)
+class ConfidentShare(_Plain):
+    """Predictions at a level and above: how many there are (sum of weights), and the share that came true."""
+
+    level: float
+    samples: float
+    right: float
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mixnmatch._engine.text import significant
 from mixnmatch.decisions.benefit import DecisionCurve, net_benefit
 from mixnmatch.decisions.selective import RiskCoverageCurve, SelectiveCoverage, coverage_for, risk_coverage_curve
 from mixnmatch.report import svg, tables
@@ -105,7 +106,7 @@ def _cost_text(data: DecisionSection) -> str:
     t, before, after = data.saving
     dear, cheap = ("negative", "positive") if t <= 0.5 else ("positive", "negative")
     times = max(t, 1 - t) / min(t, 1 - t)
-    ratio = f"costs {times:.2g} times as much as" if times > 1.05 else "costs as much as"
+    ratio = f"costs {significant(times, 2)} times as much as" if times > 1.05 else "costs as much as"
     return (
         f"{text} Calibration saves most at t = {t:.2f}, where a false {dear} {ratio} a false {cheap}: there the mean "
         f"cost falls from {number(before)} to {number(after)} on these samples."

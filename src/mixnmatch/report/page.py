@@ -10,8 +10,9 @@ from typing import Any
 from mixnmatch._html import closed_page
 from mixnmatch.report import decisions, figures, svg, tables
 from mixnmatch.report.data import ReportData
-from mixnmatch.report.formats import count, number, percent, span
-from mixnmatch.report.verdicts import level, sentence
+from mixnmatch.report.formats import count, listed, number, percent, span
+from mixnmatch.report.verdicts import level, rule, sentence
+from mixnmatch.selection.verdict import FEW_OF_A_CLASS
 
 LEVELS = {
     "good": ("✓", "calibrated"),
@@ -110,22 +111,24 @@ def _verdict(data: ReportData) -> str:
         _card("Brier score (sum over classes)", _three, before.brier, after.brier),
         _card("Accuracy", percent, before.accuracy, after.accuracy),
     ]
+    confident = f"<p>{escape(data.diagnosis.confident)}</p>" if data.diagnosis.confident else ""
     what = "the scores as they are" if data.method == "identity" else f"after {escape(data.method)}"
     return (
         f'<section id="verdict" class="verdict {data.diagnosis.level}" aria-labelledby="verdict-h">'
         f'<p class="status">{_pill(data.diagnosis.level)} <span aria-hidden="true">→</span> '
         f"{_pill(level(data.after.error), what)}</p>"
         f'<h2 id="verdict-h">{escape(data.diagnosis.headline)}</h2>'
-        f"<p>{escape(data.diagnosis.evidence)}</p><p>{escape(data.diagnosis.effect)}</p>"
+        f"<p>{escape(data.diagnosis.evidence)}</p>{confident}<p>{escape(data.diagnosis.effect)}</p>"
         f'<p class="answer">{escape(data.verdict.headline)}</p>{_reasons(data)}'
         f'<div class="cards" role="list">{"".join(cards)}</div>'
-        '<p class="note">Below each number its 95% interval.</p></section>'
+        f'<p class="note">Below each number its 95% interval. {escape(rule())}</p></section>'
     )
 
 
 def _reasons(data: ReportData) -> str:
     """What the verdict rests on."""
-    pairs = [(heading, sentence(text)) for heading, text in data.verdict.lines()]
+    # Names of methods stay as they are typed.
+    pairs = [(head, text if head == "Tied" else sentence(text)) for head, text in data.verdict.lines()]
     listed = "".join(f"<div><dt>{escape(heading)}</dt><dd>{escape(text)}</dd></div>" for heading, text in pairs)
     return f'<dl class="facts">{listed}</dl>' if listed else ""
 
@@ -266,7 +269,10 @@ def _swatch(place: int) -> str:
 def _classes(data: ReportData, hover: dict[str, Any]) -> str:
     many = data.n_classes > 2
     drawn = []
+    few = [row.name for row in data.classes if row.samples < FEW_OF_A_CLASS]
     for place, row in enumerate(data.classes):
+        if row.name in few:
+            continue  # its curve would be noise
         figure = figures.one_class(row, place)
         hover[f"class-{place}"] = figure.hover_data()
         name = escape(row.name, quote=True)
@@ -284,15 +290,19 @@ def _classes(data: ReportData, hover: dict[str, Any]) -> str:
     if data.absent:
         shown = ", ".join(escape(name) for name in data.absent[:20]) + (" …" if len(data.absent) > 20 else "")
         absent = f'<p class="note">No calibration samples: {shown} ({count(len(data.absent))} in all).</p>'
+    if few:
+        names = escape(listed(few))
+        absent += f'<p class="note">No diagram, for fewer than {FEW_OF_A_CLASS} samples: {names}.</p>'
     key = (
         '<ul class="legend"><li><span class="line before" aria-hidden="true"></span>before</li>'
         f'<li><span class="line after" aria-hidden="true"></span>after {escape(data.method)}</li></ul>'
     )
+    diagrams = f'{key}<div class="multiples">{"".join(drawn)}</div>' if drawn else ""
     heading = "The worst-calibrated classes" if many else "The classes"
     return _section(
         "worst-classes",
         heading,
-        f'<p>{text}</p>{absent}{key}<div class="multiples">{"".join(drawn)}</div>{tables.classes(data.classes)}',
+        f"<p>{text}</p>{absent}{diagrams}{tables.classes(data.classes)}",
     )
 
 

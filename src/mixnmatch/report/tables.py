@@ -217,7 +217,8 @@ def _p_value(p: float) -> str:
 
 def _table(name: str, caption: str, head: str, body: str) -> str:
     mark = f' id="{name}-table"' if name else ""
-    label = f"{name or 'data'} table, scrolls sideways"
+    # Regions have names of their own, for the list of them in screen readers.
+    label = f"{name} table, scrolls sideways" if name else f"{caption}, scrolls sideways"
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{label}"><table{mark}>'
         f"<caption><span>{caption}</span></caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"

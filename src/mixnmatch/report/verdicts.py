@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from mixnmatch.evaluation.result import CalibrationError
-from mixnmatch.report.data import ClassRow, Diagnosis, NextStep, Side
+from mixnmatch.report.data import ClassRow, ConfidentShare, Diagnosis, NextStep, Side
 from mixnmatch.report.formats import count, interval, listed, p_value, percent, points, samples
 from mixnmatch.selection.learning import LearningCurve
 from mixnmatch.selection.results import MethodResult
@@ -15,6 +15,8 @@ from mixnmatch.selection.verdict import Verdict, change_text
 SIGNIFICANCE = 0.05
 # An error below this is small, even if it is significant.
 SMALL_ERROR = 0.03
+# Predictions that are called confident, and how many of them say something.
+CONFIDENT, LEAST_CONFIDENT = 0.9, 20
 # The error has a direction if at least this share of it remains in the difference of the means.
 DIRECTED = 0.6
 
@@ -32,7 +34,35 @@ def level(error: CalibrationError) -> str:
     return "good" if high <= SMALL_ERROR else "unclear"
 
 
-def diagnose(before: Side, after: Side, result: MethodResult | None, effect: Verdict, subject: str) -> Diagnosis:
+def rule() -> str:
+    """When scores are called calibrated, in words."""
+    return (
+        f"Scores are called calibrated if the test of the calibration error does not reject at {SIGNIFICANCE:.0%} and "
+        f"the 95% interval of the error ends at {SMALL_ERROR:.0%} or below. If the test rejects, they are slightly "
+        f"miscalibrated with an error below {SMALL_ERROR:.0%}, and not calibrated otherwise. In the remaining case the "
+        "samples cannot tell."
+    )
+
+
+def confident_text(shares: tuple[ConfidentShare, ConfidentShare], method: str, subject: str, *, top: bool) -> str:
+    """How often confident predictions were right, before and after; empty if there are too few."""
+    was, now = shares
+    if min(was.samples, now.samples) < LEAST_CONFIDENT:
+        return ""
+    text = f"Of predictions at {was.level:.0%} and above, {percent(was.right)} were right"
+    if not top:
+        text = f"Where {subject} was {was.level:.0%} or above, {percent(was.right)} of the samples were of that class"
+    return f"{text}." if method == "identity" else f"{text}; with {method}, {percent(now.right)}."
+
+
+def diagnose(
+    before: Side,
+    after: Side,
+    result: MethodResult | None,
+    effect: Verdict,
+    subject: str,
+    shares: tuple[ConfidentShare, ConfidentShare],
+) -> Diagnosis:
     """Whether the scores are calibrated, and what a method changes; ``effect`` knows how the score changes."""
     found = level(before.error)
     headline = {
@@ -41,7 +71,8 @@ def diagnose(before: Side, after: Side, result: MethodResult | None, effect: Ver
         "good": "Calibrated, as far as these data can tell.",
         "unclear": "Too few samples to tell whether the scores are calibrated.",
     }[found]
-    return Diagnosis(found, headline, _evidence(before.error), _effect(before, after, result, effect))
+    confident = confident_text(shares, effect.method, subject, top=before.error.notion == "top-label")
+    return Diagnosis(found, headline, _evidence(before.error), _effect(before, after, result, effect), confident)
 
 
 def _direction(side: Side, subject: str) -> str:

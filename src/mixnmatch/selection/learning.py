@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.tabular import Cells, Record, Tabular
+from mixnmatch._engine.text import wrapped
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.maps.parameters import clone
@@ -125,7 +127,7 @@ class Outlook:
 
 
 @dataclass(frozen=True)
-class LearningCurve:
+class LearningCurve(Tabular):
     """Results of methods over the number of calibration samples.
 
     Attributes
@@ -185,7 +187,13 @@ class LearningCurve:
 
         return LearningCurveDisplay(self, measure).plot(ax)
 
-    def __str__(self) -> str:
+    def _records(self) -> list[Record]:
+        return [point.to_dict() for point in self.points]
+
+    def _texts(self) -> tuple[list[str], list[str]]:
+        return [self.how], [f"{outlook.method}: {outlook}" for outlook in self.outlooks]
+
+    def _cells(self) -> Cells:
         header = ("method", "samples", "log loss", "std. error", "Brier", "accuracy", "ECE")
         rows = [
             (
@@ -196,8 +204,11 @@ class LearningCurve:
             )
             for p in self.points
         ]
-        lines = [self.how, table([header, *rows]), "Would more calibration data help?"]
-        lines += [f"  {outlook.method}: {outlook}" for outlook in self.outlooks]
+        return [header, *rows]
+
+    def __str__(self) -> str:
+        lines = [wrapped(self.how), table(self._cells()), "Would more calibration data help?"]
+        lines += [wrapped(f"  {outlook.method}: {outlook}") for outlook in self.outlooks]
         lines += [f"{where} failed: {why}" for where, why in self.failures.items()]
         return "\n".join(lines)
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.text import significant
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.maps.registry import calibrator, methods
@@ -55,10 +56,10 @@ def too_few(class_weights: NDArray[np.float64]) -> str:
     total = float(class_weights.sum())
     others = total - float(class_weights.max())
     if total < LEAST_SAMPLES:
-        return f"there are only {total:g} samples (at least {LEAST_SAMPLES} are needed)"
+        return f"there are only {significant(total, 6)} samples (at least {LEAST_SAMPLES} are needed)"
     if others < LEAST_OTHERS:
         return (
-            f"only {others:g} of {total:g} samples are not of the most frequent class "
+            f"only {significant(others, 6)} of {significant(total, 6)} samples are not of the most frequent class "
             f"(at least {LEAST_OTHERS} are needed)"
         )
     return ""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.tabular import Cells, Record, Tabular
+from mixnmatch._engine.text import significant
 from mixnmatch.evaluation.result import CalibrationError, p_text
 from mixnmatch.selection.comparison import compare
 from mixnmatch.selection.evaluation_set import read_evaluation
@@ -36,7 +38,7 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
-class Recommendation:
+class Recommendation(Tabular):
     """The verdict on the data, what the paper's guidelines say, and the evidence.
 
     Attributes
@@ -102,8 +104,23 @@ class Recommendation:
             made[key] = value.to_dict() if hasattr(value, "to_dict") else value
         return made
 
+    def _records(self) -> Sequence[Record]:
+        return self.evidence._records()
+
+    def _cells(self) -> Cells:
+        return self.evidence._cells()
+
+    def _texts(self) -> tuple[Sequence[str], Sequence[str]]:
+        return self._lines(), [self.evidence.how]
+
     def __str__(self) -> str:
-        size = f"{self.n_classes} classes, {self.n_samples:g} samples, {self.rarest:g} of the rarest class"
+        texts = [line for text in self._lines() for line in wrapped(text)]
+        return "\n".join([*texts, "", *self.evidence.table_lines()])
+
+    def _lines(self) -> list[str]:
+        """The verdict and the facts, a line each."""
+        samples = f"{significant(self.n_samples, 6)} samples, {significant(self.rarest, 6)} of the rarest class"
+        size = f"{self.n_classes} classes, {samples}"
         agreement = "statistically tied with the best" if self.agree else "significantly worse than the best"
         if not self.verdict.decided:
             agreement = "cannot be checked with so few samples"
@@ -113,8 +130,7 @@ class Recommendation:
             ("Paper", f"{self.guideline}: {self.guideline_reason}. On your data: {agreement}"),
             ("Metric", self.metric),
         ]
-        texts = str(self.verdict).splitlines() + [f"  {heading:<12} {text}" for heading, text in facts]
-        return "\n".join([*(line for text in texts for line in wrapped(text)), "", *self.evidence.table_lines()])
+        return str(self.verdict).splitlines() + [f"  {heading:<12} {text}" for heading, text in facts]
 
 
 def error_text(error: CalibrationError) -> str:

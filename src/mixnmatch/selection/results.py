@@ -7,6 +7,8 @@ from functools import cached_property
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from mixnmatch._engine.suggestions import did_you_mean
+from mixnmatch._engine.tabular import Cells, Record, Tabular, interval_columns
 from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.evaluation.result import CalibrationError
@@ -73,7 +75,7 @@ class MethodResult:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Tabular):
     """Methods ranked by a proper score, the best first and those that failed last.
 
     Attributes
@@ -132,7 +134,8 @@ class Comparison:
         for result in self.results:
             if result.name == name:
                 return result
-        msg = f"{name!r} was not compared; compared were {', '.join(result.name for result in self.results)}"
+        compared = [result.name for result in self.results]
+        msg = f"{name!r} was not compared; compared were {', '.join(compared)}{did_you_mean(name, compared)}"
         raise KeyError(msg)
 
     def to_dict(self) -> dict[str, Any]:
@@ -147,6 +150,30 @@ class Comparison:
             "left_out": list(self.left_out),
             "results": [result.to_dict() for result in self.results],
         }
+
+    def _records(self) -> list[Record]:
+        return [
+            {
+                "method": result.name,
+                "log_loss": None if result.nll is None else float(result.nll),
+                **interval_columns("behind", result.behind),
+                **interval_columns("gain", result.gain),
+                "brier_score": None if result.brier is None else float(result.brier),
+                "accuracy": None if result.accuracy is None else float(result.accuracy),
+                "accuracy_preserving": result.accuracy_preserving,
+                **interval_columns("calibration_error", result.error),
+                "seconds": result.seconds,
+                "failure": result.failure,
+            }
+            for result in self.results
+        ]
+
+    def _cells(self) -> Cells:
+        return [self._header, *(self._line(result) for result in self.results if result.failure is None)]
+
+    def _texts(self) -> tuple[list[str], list[str]]:
+        failed = [f"{result.name} failed: {result.failure}" for result in self.failed]
+        return [self.how], [*([] if self.losses is None else str(self.verdict).splitlines()), *failed]
 
     def plot(self, ax: Any = None) -> ComparisonDisplay:
         """Draw the gains with their intervals; see :class:`ComparisonDisplay`.
@@ -169,9 +196,8 @@ class Comparison:
     def table_lines(self) -> list[str]:
         """The results as lines of text, without the verdict."""
         score = SCORES[self.scoring]
-        header = ("method", score, "behind best", "gain", "accuracy", "ECE", "s")
         good = [result for result in self.results if result.failure is None]
-        lines = [self.how, table([header, *(self._line(result) for result in good)]), ""]
+        lines = [self.how, table(self._cells()), ""]
         notion = next((result.error.notion for result in good if result.error is not None), "")
         lines += wrapped(
             f"Ranked by {score}; behind best: paired difference; gain: calibration gain, the decrease of the Brier "
@@ -182,6 +208,10 @@ class Comparison:
         if self.left_out:
             lines += wrapped(f'Not compared: {", ".join(self.left_out)}; methods="all" compares them too.')
         return lines
+
+    @property
+    def _header(self) -> tuple[str, ...]:
+        return ("method", SCORES[self.scoring], "behind best", "gain", "accuracy", "ECE", "s")
 
     def _line(self, result: MethodResult) -> tuple[str, ...]:
         assert result.gain is not None

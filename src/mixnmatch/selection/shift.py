@@ -13,6 +13,7 @@ from mixnmatch._engine.errors import InputError
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number, read_scores
 from mixnmatch._engine.shared import single_threaded_blas
+from mixnmatch._engine.tabular import Record, Tabular, array_records
 from mixnmatch._engine.weights import read_weight
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.composition import Composition
@@ -34,7 +35,7 @@ PROFILE_TO = 50
 
 
 @dataclass(frozen=True, eq=False)
-class PriorEstimate:
+class PriorEstimate(Tabular):
     """Class frequencies estimated from unlabelled scores.
 
     Attributes
@@ -105,6 +106,21 @@ class PriorEstimate:
             "warnings": list(self.warnings),
         }
 
+    def _records(self) -> list[Record]:
+        low, high = self.interval.T
+        return array_records(
+            **{
+                "class": self.classes,
+                "before": self.source_priors,
+                "now": self.priors,
+                "now_low": low,
+                "now_high": high,
+            }
+        )
+
+    def _texts(self) -> tuple[list[str], list[str]]:
+        return [], [*self.table().splitlines()[len(self.classes) + 1 :], *self.warnings]
+
     def table(self) -> str:
         """The classes line by line, and the outcome of the tests."""
         width = max(5, *(len(str(name)) for name in self.classes.tolist()))
@@ -122,7 +138,7 @@ class PriorEstimate:
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        return "\n".join([self.table(), *(f"warning: {text}" for text in self.warnings)])
+        return "\n".join([self.table(), *(f"Warning: {text}" for text in self.warnings)])
 
 
 def _in_words(p_value: float) -> str:

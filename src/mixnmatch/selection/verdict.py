@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.text import significant
 from mixnmatch.evaluation._means import MeanEstimate, Moments
 from mixnmatch.selection.evaluation_set import LossTable
 from mixnmatch.selection.methods import SAFEST, SAFEST_FOR_TWO, simplicity, too_few
@@ -222,7 +223,8 @@ def decide_by_losses(
         why = "no other method could be compared" if allowed is None else "no other method keeps every predicted class"
         return Verdict("identity", why, decided=False, best="identity", score=race.score, warnings=warnings)
     if table.errors == 0:
-        why = f"none of the {table.evaluated.sum():g} predictions is wrong, so the data cannot show how confident to be"
+        n = significant(table.evaluated.sum(), 6)
+        why = f"none of the {n} predictions is wrong, so the data cannot show how confident to be"
         return Verdict("identity", why, decided=False, best="identity", score=race.score, warnings=warnings)
     reason = too_few(table.evaluated)
     return race.default(reason, warnings) if reason else race.verdict(warnings)
@@ -405,5 +407,5 @@ def _warnings(counts: Floats) -> tuple[str, ...]:
         which = "1 class has" if absent == 1 else f"{absent} classes have"
         found.append(f"{which} no calibration samples: their probabilities cannot be calibrated")
     elif counts.min() < FEW_OF_A_CLASS:
-        found.append(f"the rarest class has only {counts.min():g} calibration samples")
+        found.append(f"the rarest class has only {significant(counts.min(), 6)} calibration samples")
     return tuple(found)

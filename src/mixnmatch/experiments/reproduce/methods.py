@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch.maps import registry
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.registry import calibrator
@@ -97,5 +98,5 @@ def method(key: str) -> Method:
     if key in registry.methods():
         return Method(key, key, key, slow=registry.methods()[key].cost >= 3)
     known = dict.fromkeys((*METHODS, *registry.methods()))
-    msg = f"there is no method called {key!r}; known are {', '.join(known)}"
+    msg = f"there is no method called {key!r}; known are {', '.join(known)}{did_you_mean(key, known)}"
     raise ValueError(msg)

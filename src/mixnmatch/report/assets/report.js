@@ -8,6 +8,25 @@
   for (const controls of all(".controls")) controls.hidden = false;
   document.documentElement.classList.add("scripted");
 
+  // Tables that are wider than the screen say so.
+  const cue = (region) => {
+    const wide = region.scrollWidth > region.clientWidth + 1;
+    region.classList.toggle("scrolls", wide);
+    const before = region.previousElementSibling;
+    const there = before?.classList.contains("more") ? before : null;
+    if (wide && !there) {
+      const note = document.createElement("p");
+      note.className = "more";
+      note.textContent = "Scroll sideways for more columns →";
+      region.before(note);
+    } else if (!wide && there) there.remove();
+  };
+  const cues = new ResizeObserver((entries) => entries.forEach((entry) => cue(entry.target)));
+  for (const region of all(".scroll")) {
+    cue(region);
+    cues.observe(region);
+  }
+
   // Values under the pointer.
   const hiddenSeries = new Set();
   const place = (svg, event) => {
