@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch import accuracy, brier_score, log_loss
+from mixnmatch.evaluation._means import MeanEstimate
 
 Floats = NDArray[np.float64]
 SIZES = (5, 10, 20, 30, 50)
@@ -133,7 +134,20 @@ CASES: dict[str, Callable[[int, np.random.Generator], tuple[Floats, Any]]] = {
     "2 classes, shifted": shifted,
     "10% from elsewhere": wrong_labels(dirichlet(0.1, 3, 1.0), 0.1),
 }
-SCORES: dict[str, Callable[..., Any]] = {"accuracy": accuracy, "Brier score": brier_score, "log loss": log_loss}
+
+
+def with_student(p: Floats, y: Any) -> MeanEstimate:
+    """The log loss with Student's t interval."""
+    found = log_loss(p, y)
+    return MeanEstimate(float(found), **(vars(found) | {"bounds": None}))
+
+
+SCORES: dict[str, Callable[..., Any]] = {
+    "accuracy": accuracy,
+    "Brier score": brier_score,
+    "log loss": log_loss,
+    "log loss, Student's t": with_student,
+}
 
 
 def coverage(case: str, score: str, n: int, repetitions: int, seed: int = 0) -> tuple[float, float, float]:
