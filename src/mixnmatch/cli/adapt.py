@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.command import Command, echo, print_json
 from mixnmatch.cli.options import FILE, FILE_HELP, Reading, force_option, json_option, reading_options
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def command(
 ) -> None:
     """Read, adapt, save, and say what has changed."""
     from mixnmatch.cli.inputs import load_map
+    from mixnmatch.cli.streams import not_overwriting
     from mixnmatch.io import check_output
     from mixnmatch.selection.adaptation import with_estimate
     from mixnmatch.selection.shift import estimate_priors
@@ -108,11 +109,12 @@ def command(
         adapted = map_.adapt(priors=_by_class(priors, map_), calibration=known)
     else:
         adapted = map_.adapt(sampling=_by_class(sampling or {}, map_))
-    adapted.save(output)
+    with not_overwriting(output, force=force):
+        adapted.save(output)
     if as_json:
         print_json(_as_dict(adapted, found, map_file, output))
     else:
-        click.echo(_as_text(adapted, found, map_file, output))
+        echo(_as_text(adapted, found, map_file, output))
 
 
 def _samples(path: Path, map_: Any, map_file: Path, reading: Reading, *, labels: bool) -> Rows:

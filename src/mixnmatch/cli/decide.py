@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixnmatch.cli.command import Command, print_json
+from mixnmatch.cli.command import Command, echo, print_json
 from mixnmatch.cli.options import FILE, FILE_HELP, Reading, force_option, json_option, reading_options
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def command(
 ) -> None:
     """Read, decide, write."""
     from mixnmatch.cli.inputs import aligned, load_map
+    from mixnmatch.cli.streams import not_overwriting
     from mixnmatch.io import check_output
     from mixnmatch.io.costs import read_costs
 
@@ -75,12 +76,13 @@ def command(
     matrix = _matrix(costs.in_order(names, str(scores)), costs.decisions, abstain, cost_file)
     found = Decided.of(table, source, matrix)
     if output is not None:
-        found.write(output)
+        with not_overwriting(output, force=force):
+            found.write(output)
     if as_json:
         about_files = {"file": scores, "costs": cost_file, "map": map_file, "output": output}
         print_json({key: None if path is None else str(path) for key, path in about_files.items()} | found.to_dict())
     else:
-        click.echo(found.text(map_file, output))
+        echo(found.text(map_file, output))
 
 
 def _class_names(table: ScoreTable, map_: Any) -> list[str]:

@@ -65,6 +65,7 @@ def command(
 ) -> None:
     """Load the state, count the new files, save it."""
     from mixnmatch.cli.inputs import load_map
+    from mixnmatch.cli.streams import not_overwriting
     from mixnmatch.io import check_output
     from mixnmatch.monitoring.state import locked
 
@@ -79,7 +80,8 @@ def command(
     if html is not None:
         from mixnmatch.report.monitor import write_monitor_page
 
-        write_monitor_page(html, monitor, title=map_file.name)
+        with not_overwriting(html, force=force):
+            write_monitor_page(html, monitor, title=map_file.name)
     _say(monitor, result, batches, skipped, state, html, as_json)
     if result.alarm:
         click.get_current_context().exit(ALARM)

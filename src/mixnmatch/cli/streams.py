@@ -76,4 +76,6 @@ def not_overwriting(output: Path, *, force: bool) -> Iterator[None]:
         try:
             yield
         except FileExistsError as error:
+            if error.filename is None or os.path.realpath(error.filename) != os.path.realpath(output):
+                raise  # of another file
             raise already_there(output) from error
