@@ -4,6 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 SCRIPT = [sys.executable, "-m", "mixnmatch.cli"]
 
@@ -44,6 +47,21 @@ def test_closed_pipe_is_no_traceback(files):
     )
     os.close(writer)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_standard_output_on_a_full_disk_is_named(files):
+    subprocess.run([*SCRIPT, "fit", "val.npz", "-m", "ts", "-o", "cal.json"], check=True, capture_output=True)
+    for command in (
+        ("evaluate", "val.npz", "--no-interval"),
+        ("evaluate", "val.npz", "--no-interval", "--json"),
+        ("apply", "cal.json", "val.npz", "-o", "-"),
+        ("fit", "val.npz", "-m", "ts", "-o", "-"),
+    ):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([*SCRIPT, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 1
+        assert done.stderr == "Error: standard output: no space left on device\n", command
 
 
 def test_progress_on_a_terminal(folder):

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from mixnmatch._engine.errors import InputError, InputWarning
+from mixnmatch._files import named
 
 # How options are called here; the library has a table of the same keys for Python.
 COMMAND_LINE = {
@@ -125,7 +126,8 @@ def in_command_line_words(message: BaseException | str) -> str:
 
 def echo(text: str, *, err: bool = False) -> None:
     """Print lines in which names of files and classes cannot steer the terminal: control characters are written out."""
-    click.echo(visible(text), err=err)
+    with named(f"standard {'error' if err else 'output'}"):
+        click.echo(visible(text), err=err)
 
 
 def visible(text: str) -> str:
@@ -152,7 +154,8 @@ def print_json(value: Any) -> None:
     """Print JSON that any parser takes: numbers that are not finite become null."""
     text = json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False)
     hidden = {letter for letter in text if letter != "\n" and not letter.isprintable()}
-    click.echo(text.translate({ord(letter): json.dumps(letter)[1:-1] for letter in hidden}))
+    with named("standard output"):
+        click.echo(text.translate({ord(letter): json.dumps(letter)[1:-1] for letter in hidden}))
 
 
 def _plain(value: Any) -> Any:
