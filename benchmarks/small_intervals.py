@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch import accuracy, brier_score, log_loss
+from mixnmatch.evaluation._means import MeanEstimate
 
 Floats = NDArray[np.float64]
 SIZES = (5, 10, 20, 30, 50)
@@ -58,6 +59,60 @@ def rare(n: int, rng: np.random.Generator) -> tuple[Floats, Any]:
     return np.stack([1 - z, z], axis=1), (rng.random(n) < z).astype(np.intp)
 
 
+def wrong_labels(
+    draw: Callable[[int, np.random.Generator], tuple[Floats, Any]], rate: float
+) -> Callable[[int, np.random.Generator], tuple[Floats, Any]]:
+    """The same scores with a share of labels that were drawn at random: rare, large losses."""
+
+    def changed(n: int, rng: np.random.Generator) -> tuple[Floats, Any]:
+        p, y = draw(n, rng)
+        return p, np.where(rng.random(n) < rate, rng.integers(0, p.shape[1], n), y)
+
+    return changed
+
+
+def normal(scale: float, n_classes: int, power: float) -> Callable[[int, np.random.Generator], tuple[Floats, Any]]:
+    """Normal logits; the true probabilities are those of the logits times a power."""
+
+    def draw(n: int, rng: np.random.Generator) -> tuple[Floats, Any]:
+        logits = scale * rng.normal(size=(n, n_classes))
+        p = np.exp(logits - logits.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        return p, labels(tempered(p, power), rng)
+
+    return draw
+
+
+def sometimes_sure(n: int, rng: np.random.Generator) -> tuple[Floats, Any]:
+    """Two classes: 30% of the samples have a confidence of 99.999% and are right 95% of the time."""
+    sure = rng.random(n) < 0.3
+    z = np.where(sure, 1 - 1e-5, rng.uniform(0.5, 0.9, n))
+    return np.stack([1 - z, z], axis=1), (rng.random(n) < np.where(sure, 0.95, z)).astype(np.intp)
+
+
+def heavy_tails(n: int, rng: np.random.Generator) -> tuple[Floats, Any]:
+    """Four classes, overconfident logits with heavy tails."""
+    logits = 2 * rng.standard_t(2, size=(n, 4))
+    p = np.exp(logits - logits.max(axis=1, keepdims=True)) + 1e-30
+    p /= p.sum(axis=1, keepdims=True)
+    return p, labels(tempered(p, 0.8), rng)
+
+
+def sparse(n: int, rng: np.random.Generator) -> tuple[Floats, Any]:
+    """Fifty classes, of which the first is right 80% of the time, whatever the scores say of the others."""
+    top = rng.uniform(0.5, 0.999, (n, 1))
+    rest = rng.dirichlet(np.full(49, 0.2), n) + 1e-9
+    p = np.concatenate([top, (1 - top) * rest / rest.sum(axis=1, keepdims=True)], axis=1)
+    return p, np.where(rng.random(n) < 0.8, 0, rng.integers(1, 50, n))
+
+
+def shifted(n: int, rng: np.random.Generator) -> tuple[Floats, Any]:
+    """Two classes; the log-odds are off by two."""
+    log_odds = 2 * rng.normal(size=n)
+    z, truth = 1 / (1 + np.exp(-log_odds - 2)), 1 / (1 + np.exp(-log_odds))
+    return np.stack([1 - z, z], axis=1), (rng.random(n) < truth).astype(np.intp)
+
+
 CASES: dict[str, Callable[[int, np.random.Generator], tuple[Floats, Any]]] = {
     "right 99%, sure of 99%": right_with(0.99, 0.99),
     "right 90%, sure of 99%": right_with(0.9, 0.99),
@@ -67,8 +122,32 @@ CASES: dict[str, Callable[[int, np.random.Generator], tuple[Floats, Any]]] = {
     "3 classes, sharp": dirichlet(0.2, 3, 1.0),
     "3 classes, overconfident": dirichlet(0.2, 3, 3.0),
     "2 classes, uniform": dirichlet(1.0, 2, 1.0),
+    # These ruled out shorter intervals of the log loss, in which a wrong prediction costs what the scores expect it to.
+    "5 classes, 5% wrong labels": wrong_labels(normal(5.0, 5, 1.0), 0.05),
+    "10 sharp, 10% wrong labels": wrong_labels(dirichlet(0.05, 10, 1.0), 0.1),
+    "20 classes, overconfident": normal(3.0, 20, 0.4),
+    "right 95%, sure of 99.9%": right_with(0.95, 0.999),
+    "sometimes sure": sometimes_sure,
+    # These came after the choice.
+    "heavy tails": wrong_labels(heavy_tails, 0.03),
+    "50 classes, right 80%": sparse,
+    "2 classes, shifted": shifted,
+    "10% from elsewhere": wrong_labels(dirichlet(0.1, 3, 1.0), 0.1),
 }
-SCORES: dict[str, Callable[..., Any]] = {"accuracy": accuracy, "Brier score": brier_score, "log loss": log_loss}
+
+
+def with_student(p: Floats, y: Any) -> MeanEstimate:
+    """The log loss with Student's t interval."""
+    found = log_loss(p, y)
+    return MeanEstimate(float(found), **(vars(found) | {"bounds": None}))
+
+
+SCORES: dict[str, Callable[..., Any]] = {
+    "accuracy": accuracy,
+    "Brier score": brier_score,
+    "log loss": log_loss,
+    "log loss, Student's t": with_student,
+}
 
 
 def coverage(case: str, score: str, n: int, repetitions: int, seed: int = 0) -> tuple[float, float, float]:
@@ -88,11 +167,11 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=400)
     repetitions = parser.parse_args().repetitions
     for score in SCORES:
-        print(f"{score:<26}" + "".join(f"{f'n = {n}':>15}" for n in SIZES) + "   impossible")
+        print(f"{score:<27}" + "".join(f"{f'n = {n}':>15}" for n in SIZES) + "   impossible")
         for case in CASES:
             found = [coverage(case, score, n, repetitions) for n in SIZES]
             cells = "".join(f"{f'{share:.3f} ({length:.3f})':>15}" for share, length, _ in found)
-            print(f"{case:<26}{cells}   {np.mean([one[2] for one in found]):.3f}")
+            print(f"{case:<27}{cells}   {np.mean([one[2] for one in found]):.3f}")
 
 
 if __name__ == "__main__":

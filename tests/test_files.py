@@ -142,6 +142,10 @@ def test_plain_files_only(tmp_path):
     read_plain_file(tmp_path / "a", 1 << 32)
     assert tracemalloc.get_traced_memory()[1] < 1 << 20
     tracemalloc.stop()
+    handles = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+    with pytest.raises(NotAPlainFileError, match=f"{tmp_path} is not a regular file"):
+        read_plain_file(tmp_path, 5)
+    assert not handles or len(os.listdir("/proc/self/fd")) == handles
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(NotAPlainFileError, match="not a regular file"):
         read_plain_file(tmp_path / "pipe", 5)

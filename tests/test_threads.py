@@ -1,5 +1,6 @@
 """One fitted map used from many threads gives what one thread gives, bit for bit; fits side by side the same map."""
 
+import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from mixnmatch import calibrator, calibrators, engine
+from mixnmatch.maps.base import CalibrationMap
 from tests.conftest import make_problem
 
 NAMES = [line.name for line in calibrators()]
@@ -53,3 +55,68 @@ def test_nothing_global_is_left_changed():
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: calibrator("ensemble-beta", logits=True).fit(*problem), range(16)))
     assert warnings.filters == before
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("auto", "gpc")])
+def test_refitting_does_not_tear_answers(name, monkeypatch):
+    """The map is refitted between two blocks of a call, as another thread may do: the call ends with the old map."""
+    fitted = calibrator(name, logits=True).fit(LOGITS, Y)
+    other = LOGITS[:, ::-1] * np.array([0.2, 3.0, 1.0, 0.5])
+    before = fitted.predict_proba(LOGITS)
+    after = calibrator(name, logits=True).fit(other, Y).predict_proba(LOGITS)
+    real, calls = CalibrationMap._calibrate, []
+
+    def refitted_meanwhile(map_, block, out):
+        calls.append(len(out))
+        if len(calls) == 2:
+            fitted.fit(other, Y)
+        real(map_, block, out)
+
+    monkeypatch.setattr(CalibrationMap, "_calibrate", refitted_meanwhile)
+    with engine(block_bytes=40_000, threads=1):
+        answer = fitted.predict_proba(np.concatenate([LOGITS] * 40))
+    assert len(calls) > 2
+    np.testing.assert_allclose(answer, np.concatenate([before] * 40), rtol=1e-12, atol=1e-15)
+    monkeypatch.undo()
+    np.testing.assert_allclose(fitted.predict_proba(LOGITS), after, rtol=1e-9)
+
+
+def test_refitting_does_not_change_the_names_of_an_answer(monkeypatch):
+    fitted = calibrator("ts", logits=True).fit(LOGITS, Y)
+    before = fitted.predict(LOGITS)
+    real = CalibrationMap.predict_proba
+
+    def refitted_meanwhile(map_, scores):
+        answer = real(map_, scores)
+        monkeypatch.undo()
+        names = np.array(["a", "b", "c", "d"])
+        fitted.set_params(classes=names).fit(LOGITS, names[Y])
+        return answer
+
+    monkeypatch.setattr(CalibrationMap, "predict_proba", refitted_meanwhile)
+    np.testing.assert_array_equal(fitted.predict(LOGITS), before)
+    assert fitted.predict(LOGITS).tolist() == np.array(["a", "b", "c", "d"])[before].tolist()
+
+
+@pytest.mark.parametrize("name", ["ts", "ets", "irova-ets", "irm", "sms", "beta", "ensemble-beta"])
+def test_predicting_while_another_thread_refits(name):
+    """Every answer is that of one of the two fits, never of attributes of both."""
+    other = LOGITS[:, ::-1] * np.array([0.2, 3.0, 1.0, 0.5])
+    expected = [calibrator(name, logits=True).fit(scores, Y).predict_proba(LOGITS) for scores in (LOGITS, other)]
+    fitted = calibrator(name, logits=True).fit(LOGITS, Y)
+    ended = threading.Event()
+
+    def refit():
+        for _ in range(10):
+            fitted.fit(other, Y)
+            fitted.fit(LOGITS, Y)
+        ended.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(refit)
+        answers = [fitted.predict_proba(LOGITS)]
+        while not ended.is_set() and not done.done():
+            answers.append(fitted.predict_proba(LOGITS))
+        done.result()
+    for answer in answers:
+        assert any(np.allclose(answer, one, rtol=1e-9, atol=1e-15) for one in expected)

@@ -36,7 +36,7 @@ def atomic_write(path: str | PathLike[str], content: bytes | Callable[[Any], Non
     is followed: the file that it points to is replaced, the link stays. Devices and pipes are written to as they are.
     """
     target = _target(path)
-    with _named(path):
+    with named(path):
         if target.exists() and not target.is_file() and not target.is_dir():
             with target.open("wb") as file:
                 _write(file, content)
@@ -44,7 +44,7 @@ def atomic_write(path: str | PathLike[str], content: bytes | Callable[[Any], Non
         temporary = _beside(target)
         handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), _mode_of(target))
     try:
-        with _named(path):
+        with named(path):
             with os.fdopen(handle, "wb") as file:
                 _write(file, content)
                 file.flush()
@@ -98,7 +98,7 @@ def _mode_of(target: Path) -> int:
 
 
 @contextmanager
-def _named(path: str | PathLike[str]) -> Iterator[None]:
+def named(path: str | PathLike[str]) -> Iterator[None]:
     """Errors of the system name the file that was asked for, not the one beside it that nobody knows of."""
     try:
         yield
@@ -114,10 +114,10 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """A new folder to write to, that takes the place of ``path`` once all has gone well."""
     target = _target(path)
     temporary = _beside(target)
-    with _named(path):
+    with named(path):
         temporary.mkdir()
     try:
-        with _named(path):
+        with named(path):
             yield temporary
             for file in temporary.rglob("*"):
                 if file.is_file():

@@ -24,11 +24,15 @@ def read_plain_file(path: str | PathLike[str], most: int) -> bytes:
         If it cannot be read.
     """
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with os.fdopen(handle, "rb") as file:
-        status = os.fstat(file.fileno())
+    try:
+        status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             msg = f"{path} is not a regular file"
             raise NotAPlainFileError(msg)
+    except BaseException:  # a folder cannot become a file object, which would close it
+        os.close(handle)
+        raise
+    with os.fdopen(handle, "rb") as file:
         # Room is made for as many bytes as are asked for: those of the file, and one to see whether it has grown.
         raw = file.read(status.st_size + 1) if status.st_size <= most else b""
     if status.st_size > most or len(raw) > most:

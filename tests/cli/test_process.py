@@ -4,6 +4,10 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
 
 SCRIPT = [sys.executable, "-m", "mixnmatch.cli"]
 
@@ -44,6 +48,40 @@ def test_closed_pipe_is_no_traceback(files):
     )
     os.close(writer)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory")
+@pytest.mark.parametrize("command", [("fit", "-m", "irova", "-o", "cal.json"), ("report", "-o", "page.html")])
+def test_little_memory_is_one_line(folder, command):
+    """A table of 64 MB in a process that may have 40 MB more than it has after its imports."""
+    np.savez("big.npz", logits=np.zeros((400_000, 20)), labels=np.arange(400_000) % 20)
+    limited = """
+import resource, sys
+import mixnmatch.maps, mixnmatch.report, scipy.optimize, scipy.special, mixnmatch.cli.fit, mixnmatch.cli.report
+from mixnmatch.cli.app import cli
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (40 << 20), used + (40 << 20)))
+cli(sys.argv[1:], prog_name="mixnmatch")
+"""
+    script = [sys.executable, "-c", limited, command[0], "big.npz", *command[1:]]
+    done = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "Error: there is not enough memory for this file\n")
+    assert os.listdir() == ["big.npz"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_standard_output_on_a_full_disk_is_named(files):
+    subprocess.run([*SCRIPT, "fit", "val.npz", "-m", "ts", "-o", "cal.json"], check=True, capture_output=True)
+    for command in (
+        ("evaluate", "val.npz", "--no-interval"),
+        ("evaluate", "val.npz", "--no-interval", "--json"),
+        ("apply", "cal.json", "val.npz", "-o", "-"),
+        ("fit", "val.npz", "-m", "ts", "-o", "-"),
+    ):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([*SCRIPT, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 1
+        assert done.stderr == "Error: standard output: no space left on device\n", command
 
 
 def test_progress_on_a_terminal(folder):

@@ -4,12 +4,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, chi2, t
 
 from mixnmatch.evaluation import evaluate
-from mixnmatch.evaluation._bounded import PROPORTION, SQUARED_ERROR, bounded_interval, clopper_pearson
+from mixnmatch.evaluation._bounded import (
+    NOT_NEGATIVE,
+    PROPORTION,
+    SQUARED_ERROR,
+    Bounds,
+    bounded_interval,
+    clopper_pearson,
+    skewed_interval,
+)
 from mixnmatch.evaluation.gain import calibration_gain
-from mixnmatch.evaluation.scores import accuracy, brier_score, log_loss
+from mixnmatch.evaluation.scores import FEW, accuracy, brier_score, log_loss
 from mixnmatch.evaluation.streaming import AccuracyAccumulator, BrierAccumulator, LogLossAccumulator
 
 
@@ -72,6 +80,11 @@ def overconfident(n, rng):
     return np.round(z), (rng.random(n) < z).astype(int)
 
 
+def noisy(n, rng):
+    """Three classes, sure of the first one, and 10% of the labels are others."""
+    return np.tile([0.998, 0.001, 0.001], (n, 1)), rng.choice(3, n, p=[0.9, 0.05, 0.05])
+
+
 @pytest.mark.parametrize("n", [5, 20, 50])
 @pytest.mark.parametrize(
     ("draw", "score", "truth"),
@@ -81,11 +94,62 @@ def overconfident(n, rng):
         (sure, brier_score, 2 * (0.99 * 0.01**2 + 0.01 * 0.99**2)),
         (uniform, brier_score, 1 / 3),
         (overconfident, brier_score, 0.5),
+        (sure, log_loss, -0.99 * np.log(0.99) - 0.01 * np.log(0.01)),
+        (uniform, log_loss, 0.5),
+        (noisy, log_loss, 0.9 * -np.log(0.998) + 0.1 * -np.log(0.001)),
     ],
 )
 def test_coverage_of_small_samples(draw, score, truth, n):
     """benchmarks/small_intervals.py has more cases; all of them cover at least 0.95 up to chance."""
     assert coverage(draw, score, truth, n) >= 0.92
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_the_log_loss_has_the_interval_of_a_poisson_count(level):
+    rng = np.random.default_rng(3)
+    p = rng.dirichlet([3.0, 3.0, 3.0], 60)
+    y = rng.integers(0, 3, 60)
+    loss = -np.log(p[np.arange(60), y])
+    count = loss.mean() ** 2 / (loss.var(ddof=1) / 60)
+    count *= min(1, t.ppf(0.5 + level / 2, count) / t.ppf(0.5 + level / 2, 59)) ** 2
+    tail = (1 - level) / 2
+    exact = chi2.ppf(tail, 2 * count) / 2, chi2.ppf(1 - tail, 2 * count + 2) / 2
+    assert log_loss(p, y, confidence=level).interval == pytest.approx(np.array(exact) / count * loss.mean(), rel=1e-9)
+
+
+def test_the_log_loss_knows_what_wrong_predictions_cost():
+    p = np.array([[0.9, 0.08, 0.02], [0.1, 0.2, 0.7], [0.5, 0.5, 0.0], [0.0, 1.0, 0.0]])
+    wrong = [-np.log(0.08 * 0.02) / 2, -np.log(0.1 * 0.2) / 2, -np.log(0.5), 0.0]
+    found = log_loss(p, [0, 2, 0, 1])
+    assert found.bounds.unseen == pytest.approx(np.mean(wrong), rel=1e-12)
+    missed = 1 - 0.025**0.25
+    assert found.interval[1] >= float(found) + missed * (np.mean(wrong) - float(found)) - 1e-12
+    weighted = log_loss(p, [0, 2, 0, 1], sample_weight=[1, 2, 0, 1])
+    assert weighted.bounds.unseen == pytest.approx((wrong[0] + 2 * wrong[1] + wrong[3]) / 4, rel=1e-12)
+    clipped = [*wrong[:2], (np.log(2) - np.log(0.01)) / 2, -np.log(0.01)]
+    assert log_loss(p, [0, 2, 0, 1], eps=0.01).bounds.unseen == pytest.approx(np.mean(clipped), rel=1e-12)
+    with np.errstate(divide="ignore"):
+        logits = np.log(p)
+    assert log_loss(logits, [0, 2, 0, 1], logits=True).interval == pytest.approx(found.interval, rel=1e-9)
+
+
+def test_many_samples_need_no_logarithm_of_every_score():
+    p, y = right(FEW, FEW + 1)
+    assert log_loss(p, y).bounds.unseen is None
+    assert log_loss(p[1:], y[1:]).bounds.unseen is not None
+    assert LogLossAccumulator().update(p, y).compute().bounds.unseen is None
+    made = LogLossAccumulator().update(p[:9], y[:9]).update(p[9:], y[9:])
+    assert made.compute().interval == pytest.approx(log_loss(p, y).interval, rel=1e-10)
+    assert evaluate(p, y, metrics=["log_loss"])["log_loss"].interval == log_loss(p, y).interval
+
+
+def test_equal_losses_are_no_certainty():
+    """Ten samples that are all right tell little about the others."""
+    low, high = log_loss(*right(10, 10, 0.99)).interval
+    missed = 1 - 0.025**0.1
+    assert high == pytest.approx((1 - missed) * -np.log(0.99) + missed * -np.log(0.01), rel=1e-9)
+    assert 0 < low < -np.log(0.99)
+    assert log_loss(*right(10, 10, 1.0)).interval == (0, 0)  # what has probability 0 is taken at its word
 
 
 def test_weights_count_as_their_effective_number():
@@ -153,6 +217,9 @@ def test_large_samples_have_the_student_interval():
     reach = 1.96 * 0.001
     found = bounded_interval(0.3, 0.001, SQUARED_ERROR, size=100_000, degrees=99_999, confidence=0.95)
     assert found == pytest.approx((0.3 - reach, 0.3 + reach), abs=0.02 * reach)
+    for bounds in (NOT_NEGATIVE, Bounds(0, np.inf, unseen=5.0)):
+        found = skewed_interval(0.3, 0.001, bounds, size=100_000, degrees=99_999, confidence=0.95)
+        assert found == pytest.approx((0.3 - reach, 0.3 + reach), abs=0.02 * reach)
     error = np.sqrt(0.3 * 0.7 / 1e8)
     found = bounded_interval(0.3, error, PROPORTION, size=1e8, degrees=1e8, confidence=0.95)
     assert found == pytest.approx((0.3 - 1.96 * error, 0.3 + 1.96 * error), abs=1e-3 * error)

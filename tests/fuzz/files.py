@@ -39,29 +39,7 @@ P = softmax(LOGITS)
 # Rows that a map read from a file is tried on: ordinary, saturated, tied and exact ones.
 PROBES = np.concatenate([P, softmax(30 * LOGITS), np.eye(3), np.full((1, 3), 1 / 3), [[0.5, 0.5, 0.0]]])
 PROBES_LOGITS = np.concatenate([LOGITS, 100 * LOGITS, 1e6 * np.eye(3), np.zeros((1, 3))])
-MAPS = (
-    "ts",
-    "ets",
-    "irova",
-    "irm-ets",
-    "matrix",
-    "histogram",
-    "gpc",
-    "auto",
-    "ensemble-beta",
-    "iop",
-    "beta",
-    "identity",
-    "bbq",
-    "platt",
-    "vector",
-    "dirichlet",
-    "sms",
-    "isotonic",
-    "irova-ts",
-    "ensemble-platt",
-    "uniform",
-)
+MAPS = tuple(line.name for line in mm.calibrators())
 HOSTILE: tuple[Any, ...] = (
     None,
     True,
@@ -183,8 +161,11 @@ def sound_maps() -> list[bytes]:
         path = Path(folder) / "map.json"
         made = []
         for name in MAPS:
-            mm.calibrator(name, logits=name == "ts").fit(LOGITS if name == "ts" else P, Y).save(path)
-            made.append(path.read_bytes())
+            fitted = mm.calibrator(name, logits=name == "ts").fit(LOGITS if name == "ts" else P, Y)
+            adapted = [fitted.adapt(priors=[0.2, 0.3, 0.5])] if name in ("ts", "sms", "irova") else []
+            for one in (fitted, *adapted):
+                one.save(path)
+                made.append(path.read_bytes())
     return made
 
 

@@ -71,6 +71,19 @@ def test_a_header_that_does_not_end_is_not_inflated(folder, monkeypatch):
     assert all(0 <= size <= 16 for size in taken)
 
 
+@pytest.mark.parametrize("name", ["n.npy", "n.npz"])
+@pytest.mark.parametrize("shape", [(-1, 3), (-3, -(10**9)), (10**9, 10**9, -1)])
+def test_arrays_of_negative_size(folder, name, shape):
+    head = io.BytesIO()
+    header = {"descr": "<U100000000", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(head, header)
+    Path("n.npy").write_bytes(head.getvalue() + bytes(100))
+    with zipfile.ZipFile("n.npz", "w") as archive:
+        archive.write("n.npy", "probs.npy")
+    with pytest.raises(FileError, match="its header is damaged"):
+        read_table(name, need_labels=False)
+
+
 def long_label_csv(name: str, size: int, rows: int = 8000) -> None:
     lines = ["a,b,label\n", f"0.4,0.6,{'x' * size}\n", *["0.5,0.5,a\n"] * rows]
     Path(name).write_text("".join(lines))
@@ -125,6 +138,27 @@ def test_text_that_a_parquet_file_keeps_once(folder):
         first = next(out.iter_batches(batch_size=2)).to_pydict()
         assert first["note" if name == "note" else "label"] == ["x" * 5000] * 2
     assert megabytes("fit", "note.parquet", "--columns", "a,b", "-m", "ts", "-o", "other.json") < 200
+
+
+@pytest.mark.parametrize("kind", ["binary", "large binary", "fixed", "list"])
+def test_labels_of_bytes_are_limited_too(folder, kind):
+    """Bytes that a file keeps once for all of its rows, and lists of text."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    types = {"binary": pa.binary(), "large binary": pa.large_binary(), "fixed": pa.binary(5000)}
+    types["list"] = pa.list_(pa.string())
+    one = ["x" * 5000] if kind == "list" else b"x" * 5000
+    columns = {"a": np.full(2000, 0.4), "b": np.full(2000, 0.6), "label": pa.array([one] * 2000, types[kind])}
+    pq.write_table(pa.table(columns), "l.parquet")
+    why = r"holds (fixed_size_binary|list).*labels are numbers or text" if kind in ("fixed", "list") else "of 5000 char"
+    with pytest.raises(FileError, match=why):
+        read_table("l.parquet")
+
+
+def test_short_labels_of_bytes_are_read(folder):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"a": [0.4, 0.3, 0.9], "b": [0.6, 0.7, 0.1], "label": pa.array([b"a", b"b", b"a"], pa.binary())}
+    pq.write_table(pa.table(columns), "l.parquet")
+    assert read_table("l.parquet").labels.tolist() == [b"a", b"b", b"a"]
 
 
 def test_a_line_that_does_not_end(folder, monkeypatch):

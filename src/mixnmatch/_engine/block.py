@@ -149,7 +149,8 @@ class Block:
 def small_block(scores: NDArray[Any], *, logits: bool, n_classes: int) -> Block | None:
     """A small array as a block, if there is nothing to say about it; None where it has to be read with care."""
     name = scores.dtype.name
-    if scores.shape[1] != n_classes or name not in ("float32", "float64") or not scores.flags.c_contiguous:
+    plain = name in ("float32", "float64") and scores.dtype.isnative and scores.flags.c_contiguous
+    if not plain or scores.shape[1] != n_classes:
         return None
     backend = kernels.choose_backend(asked_backend())
     low, high, least, most = kernels.load(backend).extremes(scores).tolist()

@@ -90,6 +90,7 @@ def command(
     """Read, adapt, save, and say what has changed."""
     from mixnmatch.cli.display import reporting
     from mixnmatch.cli.inputs import load_map
+    from mixnmatch.cli.streams import not_overwriting
     from mixnmatch.io import check_output
     from mixnmatch.selection.adaptation import with_estimate
     from mixnmatch.selection.shift import estimate_priors
@@ -112,7 +113,8 @@ def command(
         adapted = map_.adapt(priors=_by_class(priors, map_), calibration=known)
     else:
         adapted = map_.adapt(sampling=_by_class(sampling or {}, map_))
-    adapted.save(output)
+    with not_overwriting(output, force=force):
+        adapted.save(output)
     if as_json:
         print_json(_as_dict(adapted, found, map_file, output))
     else:

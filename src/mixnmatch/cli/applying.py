@@ -76,7 +76,8 @@ def calibrate_arrays(map_: Any, map_file: Path, scores: Path, reading: Reading, 
     write = output_format(output).write
     assert write is not None
     arrays = {"probs": calibrated, **{name: array for name, array in known.items() if array is not None}}
-    write(standard_output(), arrays, STANDARD_FORMAT)
+    with standard_output() as stream:
+        write(stream, arrays, STANDARD_FORMAT)
     return table.n_rows
 
 
@@ -143,7 +144,8 @@ class Application:
                         self._write(rows, file, folder / place)
             return self.done
         if is_standard(output):
-            self._write(self.rows, standard_output(), STANDARD_FORMAT)
+            with standard_output() as stream:
+                self._write(self.rows, stream, STANDARD_FORMAT)
         else:
             atomic_write(output, lambda file: self._write(self.rows, file, output))
         return self.done

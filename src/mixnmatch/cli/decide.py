@@ -63,6 +63,7 @@ def command(
     """Read, decide, write."""
     from mixnmatch.cli.display import reporting
     from mixnmatch.cli.inputs import aligned, load_map
+    from mixnmatch.cli.streams import not_overwriting
     from mixnmatch.io import check_output
     from mixnmatch.io.costs import read_costs
 
@@ -79,7 +80,8 @@ def command(
     with reporting("Deciding"):
         found = Decided.of(table, source, matrix)
     if output is not None:
-        found.write(output)
+        with not_overwriting(output, force=force):
+            found.write(output)
     if as_json:
         about_files = {"file": scores, "costs": cost_file, "map": map_file, "output": output}
         print_json({key: None if path is None else str(path) for key, path in about_files.items()} | found.to_dict())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -46,6 +47,7 @@ HELP = """Calibrate the embedded sample, compare methods on it, and say which on
 def command(output: Path | None, methods: tuple[str, ...] | None, force: bool, as_json: bool) -> None:
     """Fit each method on one part of the sample and evaluate it on the other."""
     from mixnmatch.cli.display import reporting
+    from mixnmatch.cli.streams import not_overwriting
     from mixnmatch.data import load_sample
     from mixnmatch.selection import compare
 
@@ -62,7 +64,10 @@ def command(output: Path | None, methods: tuple[str, ...] | None, force: bool, a
         )
     if not as_json:
         echo(f"{click.wrap_text(sample.description, 79)}\n\n{replace(result, left_out=())}")
-    written = _write(targets, sample, methods, result.verdict.method)
+    with ExitStack() as stack:
+        for path in targets.values():
+            stack.enter_context(not_overwriting(path, force=force))
+        written = _write(targets, sample, methods, result.verdict.method)
     if as_json:
         print_json({
             "sample": sample.description,

@@ -138,7 +138,8 @@ def _save(map_: Any, output: Path, notes: dict[str, Any], *, force: bool) -> Non
     from mixnmatch.persistence import to_bytes
 
     if is_standard(output):
-        standard_output().write(to_bytes(map_, metadata=notes))
+        with standard_output() as stream:
+            stream.write(to_bytes(map_, metadata=notes))
         return
     with not_overwriting(output, force=force):
         map_.save(output, metadata=notes)

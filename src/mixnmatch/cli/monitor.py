@@ -68,6 +68,7 @@ def command(
     from mixnmatch._engine.steps import listening, steps
     from mixnmatch.cli.display import reporting
     from mixnmatch.cli.inputs import load_map
+    from mixnmatch.cli.streams import not_overwriting
     from mixnmatch.io import check_output
     from mixnmatch.monitoring.state import locked
 
@@ -84,7 +85,8 @@ def command(
     if html is not None:
         from mixnmatch.report.monitor import write_monitor_page
 
-        write_monitor_page(html, monitor, title=map_file.name)
+        with not_overwriting(html, force=force):
+            write_monitor_page(html, monitor, title=map_file.name)
     _say(monitor, result, batches, skipped, state, html, as_json)
     if result.alarm:
         click.get_current_context().exit(ALARM)

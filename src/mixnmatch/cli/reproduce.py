@@ -167,11 +167,13 @@ def _plan(entries: Any, only: Any, methods: Any, rows: Any, seed: int, settings:
 
 
 def _write_manifest(entries: Any, path: Path, *, force: bool, as_json: bool) -> None:
+    from mixnmatch.cli.streams import not_overwriting
     from mixnmatch.experiments.reproduce.manifest import write_manifest
     from mixnmatch.io import check_output
 
     check_output(path, [".toml"], force=force)
-    write_manifest(entries, path)
+    with not_overwriting(path, force=force):
+        write_manifest(entries, path)
     if as_json:
         print_json({"output": str(path), "rows": len(entries)})
     else:

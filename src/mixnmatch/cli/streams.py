@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import click
 
-from mixnmatch._files import keep_existing
+from mixnmatch._files import keep_existing, named
 from mixnmatch.io.files import FileError, already_there
 
 STANDARD = Path("-")
@@ -55,9 +55,13 @@ def shown(path: Path, *, output: bool = False) -> str:
     return (OUTPUT_NAME if output else INPUT_NAME) if is_standard(path) else str(path)
 
 
-def standard_output() -> IO[bytes]:
-    """Standard output for bytes."""
-    return _binary_stream("stdout")
+@contextmanager
+def standard_output() -> Iterator[IO[bytes]]:
+    """Standard output for bytes, which have all gone out at the end."""
+    with named(OUTPUT_NAME):
+        stream = _binary_stream("stdout")
+        yield stream
+        stream.flush()
 
 
 def _binary_stream(name: str) -> IO[bytes]:
@@ -76,4 +80,6 @@ def not_overwriting(output: Path, *, force: bool) -> Iterator[None]:
         try:
             yield
         except FileExistsError as error:
+            if error.filename is None or os.path.realpath(error.filename) != os.path.realpath(output):
+                raise  # of another file
             raise already_there(output) from error

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from mixnmatch._engine.text import WIDTH, wrapped
+from mixnmatch._files import named
 
 # What gets a colour; the words say the same without one.
 _STYLES: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -39,7 +40,8 @@ def echo(text: str, *, err: bool = False) -> None:
         clear_line()
     if not err or sys.stderr.isatty():
         shown = wrapped(shown)
-    click.echo(painted(shown), err=err, color=colour())
+    with named(f"standard {'error' if err else 'output'}"):
+        click.echo(painted(shown), err=err, color=colour())
 
 
 @contextmanager

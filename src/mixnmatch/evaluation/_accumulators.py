@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,15 @@ from mixnmatch._engine.scores import read_scores
 from mixnmatch.evaluation._bounded import HALF_SQUARED_ERROR, NOT_NEGATIVE, PROPORTION, SQUARED_ERROR, Bounds
 from mixnmatch.evaluation._means import MeanEstimate, Moments, check_confidence
 from mixnmatch.evaluation.gain import CalibrationGain, gain_from, gain_rows
-from mixnmatch.evaluation.scores import accuracy_rows, brier_rows, half_brier_rows, log_loss_rows, moments_statistic
+from mixnmatch.evaluation.scores import (
+    FEW,
+    accuracy_rows,
+    brier_rows,
+    half_brier_rows,
+    log_loss_rows,
+    moments_statistic,
+    wrong_loss_rows,
+)
 
 
 class Accumulator:
@@ -77,7 +86,7 @@ class _MeanAccumulator(Accumulator):
     def _rows(self, block: Block) -> NDArray[np.float64]:
         raise NotImplementedError
 
-    def _bounds(self) -> Bounds:
+    def _bounds(self, moments: Moments) -> Bounds:
         raise NotImplementedError
 
     def update(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -93,7 +102,7 @@ class _MeanAccumulator(Accumulator):
         return MeanEstimate(
             float(moments.means()[0]),
             standard_error=float(np.sqrt(moments.covariance()[0, 0])),
-            bounds=self._bounds(),
+            bounds=self._bounds(moments),
             effective_size=float(moments.effective_sizes()[0]),
             **_size(moments, self.confidence),
         )
@@ -125,7 +134,7 @@ class BrierAccumulator(_MeanAccumulator):
     def _rows(self, block: Block) -> NDArray[np.float64]:
         return half_brier_rows(block) if self.scale_by_half else brier_rows(block)
 
-    def _bounds(self) -> Bounds:
+    def _bounds(self, moments: Moments) -> Bounds:
         return HALF_SQUARED_ERROR if self.scale_by_half else SQUARED_ERROR
 
 
@@ -143,12 +152,21 @@ class LogLossAccumulator(_MeanAccumulator):
     ) -> None:
         super().__init__(logits=logits, classes=classes, confidence=confidence)
         self.eps = eps
+        self._few = True  # whether what wrong predictions cost is still of interest
 
     def _rows(self, block: Block) -> NDArray[np.float64]:
-        return log_loss_rows(block, self.eps)
+        loss = log_loss_rows(block, self.eps)
+        return np.stack([loss, wrong_loss_rows(block, self.eps) if self._few else np.full_like(loss, np.nan)])
 
-    def _bounds(self) -> Bounds:
-        return NOT_NEGATIVE
+    def _read(self, scores: Any, y: Any, sample_weight: Any) -> Rows:
+        source = super()._read(scores, y, sample_weight)
+        seen = 0 if self._state is None else self._state.n_rows
+        self._few = not source.on_dask and seen + source.n_rows <= FEW
+        return source
+
+    def _bounds(self, moments: Moments) -> Bounds:
+        unseen = float(moments.means()[1])
+        return NOT_NEGATIVE if moments.n_rows > FEW or np.isnan(unseen) else replace(NOT_NEGATIVE, unseen=unseen)
 
 
 class AccuracyAccumulator(_MeanAccumulator):
@@ -163,7 +181,7 @@ class AccuracyAccumulator(_MeanAccumulator):
     def _rows(self, block: Block) -> NDArray[np.float64]:
         return accuracy_rows(block)
 
-    def _bounds(self) -> Bounds:
+    def _bounds(self, moments: Moments) -> Bounds:
         return PROPORTION
 
 

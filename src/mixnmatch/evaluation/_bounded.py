@@ -1,4 +1,4 @@
-"""Confidence intervals of means of quantities that lie in a known range, such as accuracy and the Brier score."""
+"""Confidence intervals of means of quantities with a known range, such as accuracy, Brier score and log loss."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Bounds:
-    """Smallest and largest value of a quantity, and whether it is only ever one of the two."""
+    """Smallest and largest value of a quantity, and whether it is only ever one of the two.
+
+    ``unseen`` is for a quantity without a largest value: what it would be on average for samples unlike those seen.
+    """
 
     low: float
     high: float
     proportion: bool = False
+    unseen: float | None = None
 
 
 PROPORTION: Final = Bounds(0.0, 1.0, proportion=True)
@@ -71,6 +75,49 @@ def bounded_interval(
         ends = min(ends[0], exact[0]), max(ends[1], exact[1])
     # Rounding must not put the mean outside.
     return min(low + width * ends[0], mean), max(low + width * ends[1], mean)
+
+
+def skewed_interval(
+    mean: float, standard_error: float, bounds: Bounds, *, size: float, degrees: float, confidence: float
+) -> tuple[float, float]:
+    r"""Interval of a mean of quantities that have a smallest value and no largest one, such as the log loss.
+
+    Parameters
+    ----------
+    mean, standard_error, size, degrees, confidence
+        As for :func:`bounded_interval`.
+    bounds : Bounds
+        The smallest value, and what unseen samples may have.
+
+    Notes
+    -----
+    The two steps of :func:`bounded_interval`, with m and s the mean above the smallest value and its standard error:
+
+    1. The limit of its first step for a large range: :math:`m / N` times the limits of Garwood [1]_ of a Poisson count
+       of :math:`N = m^2 / s^2`. The upper one is further from the mean than the lower one: losses are skewed.
+    2. Large values are rare, and n samples may have none of them. With :math:`q = 1 - (\alpha/2)^{1/n}` and ``unseen``
+       as u, the interval reaches at least from (1 - q) m to m + q (u - m). Without u the second end is left out.
+
+    References
+    ----------
+    .. [1] Garwood (1936), Fiducial limits for the Poisson distribution.
+    """
+    from scipy.special import gammaincinv, stdtrit
+
+    above = mean - bounds.low
+    tail = 0.5 * (1 - confidence)
+    missed = 1.0 - tail ** (1.0 / max(size, 1.0))
+    ends = above * (1 - missed), above
+    if bounds.unseen is not None:
+        ends = ends[0], above + missed * max(bounds.unseen - mean, 0.0)
+    if standard_error**2 > 1e-14 * above**2:
+        count = (above / standard_error) ** 2
+        wide, narrow = (float(stdtrit(max(d, 0.5), 1 - tail)) for d in (degrees, count))
+        count *= min(1.0, narrow / wide) ** 2
+        unit = above / count
+        ends = min(ends[0], unit * gammaincinv(count, tail)), max(ends[1], unit * gammaincinv(count + 1, 1 - tail))
+    # Rounding must not put the mean outside.
+    return min(bounds.low + float(ends[0]), mean), max(bounds.low + float(ends[1]), mean)
 
 
 def _equivalent_trials(share: float, error: float) -> float | None:

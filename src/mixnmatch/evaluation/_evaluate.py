@@ -30,7 +30,14 @@ from mixnmatch.evaluation.error import CalibrationMetric
 from mixnmatch.evaluation.estimators import Estimator, GridEstimator, estimator
 from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.evaluation.notion import Outcomes, one_class_rows, top_label_rows
-from mixnmatch.evaluation.scores import accuracy_rows, brier_rows, half_brier_rows, log_loss_rows
+from mixnmatch.evaluation.scores import (
+    FEW,
+    accuracy_rows,
+    brier_rows,
+    half_brier_rows,
+    log_loss_rows,
+    wrong_loss_rows,
+)
 from mixnmatch.evaluation.two_classes import MEASURES, binary_measures, block_log_odds
 from mixnmatch.maps.base import CalibrationMap
 
@@ -282,7 +289,8 @@ def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation
     if tables.clusters is not None:
         clusters = np.unique(tables.clusters, return_inverse=True)[1].reshape(-1).astype(np.intp)
     sides = [tables, *tables.companions]
-    found = tables.total(_sides_statistic, asked, not tables.on_dask, clusters is not None)
+    few = "log_loss" in asked.means and not tables.on_dask and tables.n_rows <= FEW
+    found = tables.total(_sides_statistic, asked, not tables.on_dask, clusters is not None, few)
     moments, collected, odds, values = found[0], found[1 : 1 + len(sides)], found[1 + len(sides) : -1], found[-1]
     k = len(asked.means)
     size: dict[str, Any] = {"n_rows": moments.n_rows, "n_groups": None, "confidence": asked.confidence}
@@ -295,9 +303,10 @@ def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation
     made = []
     for number, (side, sums, parts) in enumerate(zip(sides, collected, odds, strict=True)):
         at = number * k
+        bounds = BOUNDS | ({"log_loss": replace(NOT_NEGATIVE, unseen=float(means[number - len(sides)]))} if few else {})
         results: dict[str, Any] = {
             name: MeanEstimate(
-                float(means[j]), standard_error=_root(covariance[j, j]), bounds=BOUNDS.get(name),
+                float(means[j]), standard_error=_root(covariance[j, j]), bounds=bounds.get(name),
                 effective_size=float(effective[j]), **size,
             )
             for j, name in enumerate(asked.means, start=at)
@@ -321,13 +330,18 @@ def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation
     return replace(made[0], after=made[1], gain=gain)
 
 
-def _sides_statistic(block: Block, asked: _Asked, in_memory: bool, keep: bool) -> tuple[Any, ...]:
-    """Moments of all means of all sides, what the calibration error and the measures of each side need, the values."""
+def _sides_statistic(block: Block, asked: _Asked, in_memory: bool, keep: bool, few: bool) -> tuple[Any, ...]:
+    """Moments of all means of all sides, what the calibration error and the measures of each side need, the values.
+
+    The last moments are, for few samples, what wrong predictions of each side would cost.
+    """
     sides = [block, *block.companions]
     rows = [METRICS[name](side) for side in sides for name in asked.means]
     if len(sides) == 2:
         first, second = brier_rows(sides[0]), brier_rows(sides[1])
         rows += [first - second, first, second]
+    if few:
+        rows += [wrong_loss_rows(side) for side in sides]
     values = np.array(rows).reshape(len(rows), len(block.y))
     collected = tuple(_collected(side, asked, in_memory) for side in sides)
     odds = tuple([(block_log_odds(side), side.y == 1, side.weight)] if asked.measures else [] for side in sides)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.scores import is_number
 from mixnmatch._engine.text import significant
-from mixnmatch.evaluation._bounded import Bounds, bounded_interval
+from mixnmatch.evaluation._bounded import Bounds, bounded_interval, skewed_interval
 
 Floats = NDArray[np.float64]
 
@@ -176,23 +176,23 @@ class MeanEstimate(float):
         """Interval at ``confidence``: within the range of a bounded quantity, otherwise Student's t interval.
 
         Proportions have the interval of Clopper and Pearson, other bounded quantities one of the same kind (see
-        :func:`mixnmatch.evaluation._bounded.bounded_interval`). Where only one end is bounded, as for the log loss, the
-        t interval ends there.
+        :func:`mixnmatch.evaluation._bounded.bounded_interval`). The log loss, which has no largest value, has a skewed
+        one (:func:`mixnmatch.evaluation._bounded.skewed_interval`).
         """
         from scipy.special import stdtrit
 
         if not (math.isfinite(self) and math.isfinite(self.standard_error)):
             return math.nan, math.nan
         bounds = self.bounds
-        if bounds is not None and math.isfinite(bounds.high):
+        if bounds is not None:
+            interval = bounded_interval if math.isfinite(bounds.high) else skewed_interval
             size = self.n_rows if self.effective_size is None else self.effective_size
             degrees = size - 1 if self.n_groups is None else self.n_groups - 1
-            return bounded_interval(
+            return interval(
                 float(self), self.standard_error, bounds, size=size, degrees=degrees, confidence=self.confidence
             )
         reach = float(stdtrit(self._degrees, 0.5 + self.confidence / 2)) * self.standard_error
-        low = float(self) - reach
-        return low if bounds is None else max(low, bounds.low), float(self) + reach
+        return float(self) - reach, float(self) + reach
 
     @property
     def p_value(self) -> float:

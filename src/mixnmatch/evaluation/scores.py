@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from mixnmatch._engine import door
 from mixnmatch._engine.along_rows import picked, winners
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows, refuse_dask
+from mixnmatch._engine.scores import SMALLEST_PROBABILITY
 from mixnmatch.evaluation._bounded import HALF_SQUARED_ERROR, NOT_NEGATIVE, PROPORTION, SQUARED_ERROR, Bounds
 from mixnmatch.evaluation._clusters import read_clusters
 from mixnmatch.evaluation._means import (
@@ -29,6 +31,9 @@ __all__ = ["accuracy", "brier_score", "log_loss"]
 
 # Entries whose errors are computed at a time, in float64: they stay in the cache.
 ERROR_ENTRIES = 1 << 16
+# Samples up to which the interval of the log loss looks at what wrong predictions would cost. With more, the standard
+# error is enough, and the logarithm of every score would take longest.
+FEW = 5000
 
 
 def brier_score(
@@ -151,7 +156,7 @@ def log_loss(
         raise ValueError(msg)
     source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
     clusters = read_clusters(source, clusters, groups)
-    return mean_over_rows(source, partial(log_loss_rows, eps=eps), clusters, confidence, NOT_NEGATIVE)
+    return mean_over_rows(source, partial(log_loss_rows, eps=eps), clusters, confidence, log_loss_bounds(source, eps))
 
 
 def accuracy(
@@ -238,6 +243,33 @@ def log_loss_rows(block: Block, eps: float = 0.0) -> Floats:
     if eps > 0:
         np.minimum(loss, -np.log(eps), out=loss)
     return np.asarray(loss + 0.0)  # -0 becomes 0
+
+
+def wrong_loss_rows(block: Block, eps: float = 0.0) -> Floats:
+    """Loss of each row if its predicted class were wrong: the mean over the other classes of positive probability.
+
+    The loss of the predicted class where no other is possible.
+    """
+    p = np.array(block.probabilities(), dtype=np.float64)
+    if eps > 0:
+        np.maximum(p, eps, out=p)
+    possible = p >= SMALLEST_PROBABILITY
+    loss = -np.log(np.where(possible, p, 1.0))
+    predicted = picked(loss, p.argmax(axis=1))
+    others = possible.sum(axis=1) - 1
+    return np.asarray(np.where(others > 0, (loss.sum(axis=1) - predicted) / np.maximum(others, 1), predicted))
+
+
+def log_loss_bounds(source: Rows, eps: float = 0.0) -> Bounds:
+    """Range of the log loss and, for few samples, what unseen ones may cost."""
+    if source.on_dask or source.n_rows > FEW:
+        return NOT_NEGATIVE
+    total = source.total(_wrong_loss_statistic, eps)
+    return replace(NOT_NEGATIVE, unseen=total / source.total_weight())
+
+
+def _wrong_loss_statistic(block: Block, eps: float) -> float:
+    return float(block.weighted_sum(wrong_loss_rows(block, eps)))
 
 
 def accuracy_rows(block: Block) -> Floats:

@@ -138,6 +138,8 @@ def _check_header(path: Path, name: str, file: IO[bytes], size: int) -> None:
             version = npy_format.read_magic(head)
             read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
             shape, _, dtype = read(head)
+        if min(shape, default=0) < 0:
+            raise ValueError(shape)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError):
         raise
     except Exception:  # a header is a Python literal: a damaged one can fail in any way that parsing can

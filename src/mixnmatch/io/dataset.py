@@ -154,6 +154,9 @@ class Dataset:
                 return self._names(path, name, column)
             if arrow.types.is_dictionary(column.type):
                 column = column.dictionary_decode()
+            if not arrow.types.is_primitive(column.type):  # nested values, or bytes that a file keeps once
+                why = "column {column!r} holds {kind}; labels are numbers or text"
+                raise FileError(path, why, column=name, kind=column.type)
         except UnicodeDecodeError:
             raise FileError(path, "column {column!r} holds text that is not UTF-8", column=name) from None
         except arrow.ArrowException as error:  # such as a code beyond the end of a dictionary
@@ -165,7 +168,9 @@ class Dataset:
         check_nulls(path, found, name, 0)
         import pyarrow.compute
 
-        longest = pyarrow.compute.max(pyarrow.compute.utf8_length(found)).as_py() or 0
+        text = found.type in (pyarrow.string(), pyarrow.large_string())
+        size = pyarrow.compute.utf8_length if text else pyarrow.compute.binary_length
+        longest = pyarrow.compute.max(size(found)).as_py() or 0
         if longest > MOST_LABEL:
             why = "column {column!r} has a label of {size} characters; names of classes have at most {most}"
             raise FileError(path, why, column=name, size=longest, most=MOST_LABEL)
@@ -335,9 +340,9 @@ def _numbers_of(arrow: Any, kind: Any) -> Any:
 
 
 def is_text_type(arrow: Any, kind: Any) -> bool:
-    """Whether a column holds text, also text that is kept once and referred to."""
+    """Whether a column holds text or bytes, also those that are kept once and referred to."""
     kind = kind.value_type if arrow.types.is_dictionary(kind) else kind
-    return bool(arrow.types.is_string(kind) or arrow.types.is_large_string(kind))
+    return kind in (arrow.string(), arrow.large_string(), arrow.binary(), arrow.large_binary())
 
 
 def check_nulls(path: Path, column: Any, name: str, start: int) -> None:

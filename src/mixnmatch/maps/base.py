@@ -311,11 +311,12 @@ class CalibrationMap(FittedMethods, Parameters):
 
     def predict(self, scores: Any) -> NDArray[Any]:
         """Most probable class of each row."""
-        winner: Any = self.predict_proba(scores).argmax(axis=1)
+        fitted = self._snapshot()
+        winner: Any = fitted.predict_proba(scores).argmax(axis=1)
         if is_dask(winner):
-            lazy: NDArray[Any] = winner.map_blocks(self.classes_.__getitem__, dtype=self.classes_.dtype)
+            lazy: NDArray[Any] = winner.map_blocks(fitted.classes_.__getitem__, dtype=fitted.classes_.dtype)
             return lazy
-        return np.asarray(self.classes_[winner])
+        return np.asarray(fitted.classes_[winner])
 
     def _proba_into(self, block: Block, out: NDArray[Any]) -> None:
         out[...] = self._proba(block)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from mixnmatch._engine import door
 from mixnmatch._engine.folds import check_folds, fold_of
 from mixnmatch._engine.rows import Rows
-from mixnmatch.evaluation._bounded import NOT_NEGATIVE, PROPORTION, SQUARED_ERROR
+from mixnmatch.evaluation._bounded import PROPORTION, SQUARED_ERROR
 from mixnmatch.evaluation._means import check_confidence
+from mixnmatch.evaluation.scores import log_loss_bounds
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.maps.parameters import clone
@@ -193,18 +194,18 @@ def _measure(
 ) -> tuple[MethodResult, SampleLosses]:
     from mixnmatch.evaluation.error import calibration_error
 
-    after = rows.losses(predicted)
+    after, calibrated = rows.losses(predicted), rows.predicted(predicted)
     changed = (after.winner != before.winner).astype(np.float64)
     result = MethodResult(
         name,
         gain=rows.gain(before, after, bool(fitted.injective), confidence),
-        nll=rows.mean(after.nll, confidence, NOT_NEGATIVE),
+        nll=rows.mean(after.nll, confidence, log_loss_bounds(calibrated)),
         brier=rows.mean(after.brier, confidence, SQUARED_ERROR),
         accuracy=rows.mean(after.right, confidence, PROPORTION),
         accuracy_change=rows.mean(after.right - before.right, confidence),
         winners_changed=float(rows.mean(changed, confidence)),
         accuracy_preserving=bool(fitted.accuracy_preserving),
-        error=calibration_error(rows.predicted(predicted), confidence=confidence),
+        error=calibration_error(calibrated, confidence=confidence),
         seconds=seconds,
     )
     return result, after

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from mixnmatch._files import atomic_write
 from mixnmatch.experiments.reproduce.learning import needed
 from mixnmatch.experiments.reproduce.manifest import Entry
 from mixnmatch.experiments.reproduce.methods import method
@@ -59,7 +60,8 @@ def _few_labels(value: float, _position: int | None = None) -> str:
 
 
 def _save(figure: Any, path: Path) -> Path:
-    figure.savefig(path, dpi=100, metadata={"Software": None})
+    settings = {"format": path.suffix[1:], "dpi": 100, "metadata": {"Software": None}}
+    atomic_write(path, lambda file: figure.savefig(file, **settings))
     return path
 
 

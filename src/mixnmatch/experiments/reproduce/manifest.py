@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from mixnmatch._files import atomic_write
 from mixnmatch.io.arrays import npz_names
 from mixnmatch.io.files import FileError, check_input
 
@@ -238,7 +239,7 @@ def write_manifest(entries: Iterable[Entry], path: Path) -> None:
                 continue
             lines.append(f"{field.name} = {_toml(value, path.parent)}")
         lines.append("")
-    path.write_text("\n".join(lines), encoding="utf-8")
+    atomic_write(path, "\n".join(lines).encode())
 
 
 def _toml(value: Any, folder: Path) -> str:
