@@ -53,7 +53,11 @@ def plain_names(values: NDArray[Any], what: str) -> NDArray[Any]:
     if all(issubclass(kind, str) for kind in kinds):
         return values
     if all(issubclass(kind, bool | np.bool_ | int | np.integer) for kind in kinds):
-        return values.astype(np.int64)
+        try:
+            return values.astype(np.int64)
+        except OverflowError:
+            msg = f"{what} are whole numbers of at most 64 bits; pass larger ones as text"
+            raise ValueError(msg) from None
     if all(issubclass(kind, float | int | np.number) for kind in kinds):
         return values.astype(np.float64)
     found = sorted(kind.__name__ for kind in kinds)
