@@ -131,7 +131,7 @@ def half_part(half: str, rows: list[Row]) -> str:
     """The leagues of a half."""
     text = f"## {HALF_NAMES[half]}\n\n"
     if not rows:
-        return text + "Not measured yet.\n\n"
+        return text + "Not measured here; `make bench-tabular` does it.\n\n"
     text += headline(rows) + "\n"
     for task, words in TASK_NAMES.items():
         if chosen(rows, task, ALL, "all"):

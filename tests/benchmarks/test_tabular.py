@@ -307,7 +307,7 @@ def test_the_page_tells_what_we_lose(problem_file, tmp_path):
     assert "2026-11-17; mixnmatch 1 (0123abcd)" in text
     assert "gone: does not install" in text
     assert "- scikit-learn: sigmoid: 2, mostly `does not converge`" in text
-    assert "First half of the data sets: for choosing\n\nNot measured yet." in text
+    assert "First half of the data sets: for choosing\n\nNot measured here;" in text
     assert text.index("Where we lose") < text.index("What is measured")
 
 
