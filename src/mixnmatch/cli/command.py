@@ -16,8 +16,7 @@ import click
 from mixnmatch._engine.errors import InputError, InputWarning
 from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch._engine.text import WIDTH
-from mixnmatch._files import named
-from mixnmatch.cli.terminal import Context, colour, echo
+from mixnmatch.cli.terminal import Context, colour, echo, printing
 
 # How options are called here; the library has a table of the same keys for Python.
 COMMAND_LINE = {
@@ -183,7 +182,7 @@ def print_json(value: Any) -> None:
     """Print JSON that any parser takes: numbers that are not finite become null."""
     text = json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False)
     hidden = {letter for letter in text if letter != "\n" and not letter.isprintable()}
-    with named("standard output"):
+    with printing():
         click.echo(text.translate({ord(letter): json.dumps(letter)[1:-1] for letter in hidden}))
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -40,8 +40,25 @@ def echo(text: str, *, err: bool = False) -> None:
         clear_line()
     if not err or sys.stderr.isatty():
         shown = wrapped(shown)
-    with named(f"standard {'error' if err else 'output'}"):
+    with printing(err=err):
         click.echo(painted(shown), err=err, color=colour())
+
+
+@contextmanager
+def printing(*, err: bool = False) -> Iterator[None]:
+    """Within this, a full disk behind standard output or standard error is named."""
+    with named(f"standard {'error' if err else 'output'}"):
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError:
+            # What is left in the buffer goes nowhere, or Python would fail again when it ends.
+            with suppress(OSError, ValueError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, (sys.stderr if err else sys.stdout).fileno())
+                os.close(nowhere)
+            raise
 
 
 @contextmanager
