@@ -11,7 +11,8 @@ from typing import IO, Any
 
 import click
 
-from mixnmatch._files import keep_existing, named
+from mixnmatch._files import keep_existing
+from mixnmatch.cli.terminal import printing
 from mixnmatch.io.files import FileError, already_there
 
 STANDARD = Path("-")
@@ -58,7 +59,7 @@ def shown(path: Path, *, output: bool = False) -> str:
 @contextmanager
 def standard_output() -> Iterator[IO[bytes]]:
     """Standard output for bytes, which have all gone out at the end."""
-    with named(OUTPUT_NAME):
+    with printing():
         stream = _binary_stream("stdout")
         yield stream
         stream.flush()
