@@ -77,6 +77,8 @@ def test_standard_output_on_a_full_disk_is_named(files):
         ("evaluate", "val.npz", "--no-interval", "--json"),
         ("apply", "cal.json", "val.npz", "-o", "-"),
         ("fit", "val.npz", "-m", "ts", "-o", "-"),
+        ("--help",),
+        ("fit", "--help"),
     ):
         with open("/dev/full", "wb") as full:
             done = subprocess.run([*SCRIPT, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)

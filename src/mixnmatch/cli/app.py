@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import click
 from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch._version import __version__
 from mixnmatch.cli.command import own_words
-from mixnmatch.cli.terminal import Context
+from mixnmatch.cli.terminal import Context, echo, printing
 
 
 @dataclass(frozen=True)
@@ -152,5 +153,12 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line."""
-    cli(prog_name="mixnmatch")
+    """Run the command line; what commands do not handle themselves is help that cannot be printed."""
+    try:
+        with printing():
+            cli(prog_name="mixnmatch")
+    except OSError as error:
+        if "--debug" in sys.argv:
+            raise
+        echo(f"Error: {error.filename}: {(error.strerror or '').lower()}", err=True)
+        sys.exit(1)
