@@ -144,7 +144,8 @@ class Evaluation(Tabular, Mapping[str, Any]):
 
     def __str__(self) -> str:
         sides = [self] if self.after is None else [self, self.after]
-        lines = [f"{name:<18} " + "  ->  ".join(str(side[name]) for side in sides) for name in self]
+        width = max(18, *map(len, self))
+        lines = [f"{name:<{width}} " + "  ->  ".join(str(side[name]) for side in sides) for name in self]
         if self.gain is not None:
             lines.append(str(self.gain))
         for group, one in (self.groups or {}).items():
