@@ -1,6 +1,7 @@
 import json
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,6 +9,7 @@ from mixnmatch import __version__
 from mixnmatch._html import safe_json
 from mixnmatch.report import render
 from mixnmatch.report.page import SECTIONS
+from mixnmatch.report.verdicts import rule, small_error
 
 VOID = {"meta", "link", "input", "br", "img"}
 
@@ -107,6 +109,18 @@ def test_two_classes_have_measures_and_log_odds_axes(two_class_report, small_rep
     assert 'id="log-odds-before-title"' in text
     for absent in ("Calibration slope", "log-odds-before"):
         assert absent not in render(small_report)
+
+
+def test_a_small_error_is_small_beside_a_rare_class(two_class_report):
+    """A gap of two points is no small one where the event itself has a probability of a few per cent."""
+    side = two_class_report.before
+    rare = SimpleNamespace(error=side.error, curve=SimpleNamespace(mean_outcome=0.02))
+    assert small_error(rare) == 0.01
+    assert small_error(SimpleNamespace(error=side.error, curve=SimpleNamespace(mean_outcome=0.99))) == pytest.approx(
+        0.005
+    )
+    assert small_error(SimpleNamespace(error=side.error, curve=SimpleNamespace(mean_outcome=0.4))) == 0.03
+    assert "ends at 1%, half the frequency of the rarer class, or below" in rule(rare)
 
 
 def test_rendering_is_a_function_of_the_data(report_file):

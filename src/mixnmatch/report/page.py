@@ -116,12 +116,12 @@ def _verdict(data: ReportData) -> str:
     return (
         f'<section id="verdict" class="verdict {data.diagnosis.level}" aria-labelledby="verdict-h">'
         f'<p class="status">{_pill(data.diagnosis.level)} <span aria-hidden="true">→</span> '
-        f"{_pill(level(data.after.error), what)}</p>"
+        f"{_pill(level(data.after), what)}</p>"
         f'<h2 id="verdict-h">{escape(data.diagnosis.headline)}</h2>'
         f"<p>{escape(data.diagnosis.evidence)}</p>{confident}<p>{escape(data.diagnosis.effect)}</p>"
         f'<p class="answer">{escape(data.verdict.headline)}</p>{_reasons(data)}'
         f'<div class="cards" role="list">{"".join(cards)}</div>'
-        f'<p class="note">Below each number its 95% interval. {escape(rule())}</p></section>'
+        f'<p class="note">Below each number its 95% interval. {escape(rule(data.before))}</p></section>'
     )
 
 

@@ -15,6 +15,8 @@ from mixnmatch.selection.verdict import Verdict, change_text
 SIGNIFICANCE = 0.05
 # An error below this is small, even if it is significant.
 SMALL_ERROR = 0.03
+# For two classes an error is small if it is also below this share of how often the rarer one occurs.
+SHARE_OF_RARE = 0.5
 # Predictions that are called confident, and how many of them say something.
 CONFIDENT, LEAST_CONFIDENT = 0.9, 20
 # The error has a direction if at least this share of it remains in the difference of the means.
@@ -26,20 +28,32 @@ def significant(error: CalibrationError) -> bool:
     return error.p_value is not None and error.p_value < SIGNIFICANCE
 
 
-def level(error: CalibrationError) -> str:
+def small_error(side: Side) -> float:
+    """What is a small error: for a rare event, a gap that would be small elsewhere may be most of its probability."""
+    if side.error.notion != "binary":
+        return SMALL_ERROR
+    rate = side.curve.mean_outcome
+    return min(SMALL_ERROR, SHARE_OF_RARE * min(rate, 1 - rate))
+
+
+def level(side: Side) -> str:
     """One of good, slight, bad and unclear."""
+    error, small = side.error, small_error(side)
     if significant(error):
-        return "bad" if error >= SMALL_ERROR else "slight"
+        return "bad" if error >= small else "slight"
     high = math.inf if error.interval is None else error.interval[1]
-    return "good" if high <= SMALL_ERROR else "unclear"
+    return "good" if high <= small else "unclear"
 
 
-def rule() -> str:
+def rule(side: Side) -> str:
     """When scores are called calibrated, in words."""
+    small = small_error(side)
+    shown = f"{100 * small:.2g}%"
+    limit = shown + (", half the frequency of the rarer class," if small < SMALL_ERROR else "")
     return (
         f"Scores are called calibrated if the test of the calibration error does not reject at {SIGNIFICANCE:.0%} and "
-        f"the 95% interval of the error ends at {SMALL_ERROR:.0%} or below. If the test rejects, they are slightly "
-        f"miscalibrated with an error below {SMALL_ERROR:.0%}, and not calibrated otherwise. In the remaining case the "
+        f"the 95% interval of the error ends at {limit} or below. If the test rejects, they are slightly "
+        f"miscalibrated with an error below {shown}, and not calibrated otherwise. In the remaining case the "
         "samples cannot tell."
     )
 
@@ -64,7 +78,7 @@ def diagnose(
     shares: tuple[ConfidentShare, ConfidentShare],
 ) -> Diagnosis:
     """Whether the scores are calibrated, and what a method changes; ``effect`` knows how the score changes."""
-    found = level(before.error)
+    found = level(before)
     headline = {
         "bad": f"Not calibrated: {_direction(before, subject)}.",
         "slight": f"Slightly miscalibrated: {_direction(before, subject)}.",
@@ -144,13 +158,13 @@ def next_steps(
         evidence = curve_answer.partition(": ")[2] or curve_answer
         steps.append(NextStep(heading or "See whether more calibration samples help", f"{sentence(evidence)}."))
     ends = after.error.interval
-    if ends is not None and ends[1] > SMALL_ERROR and after.error.n < after.error.advised_n:
+    if ends is not None and ends[1] > small_error(after) and after.error.n < after.error.advised_n:
         text = (
             f"With {samples(after.error.n)} the error after calibration may be anything from {percent(ends[0])} to "
             f"{percent(ends[1])}; about {count(after.error.advised_n)} would give it to within ±50%."
         )
         steps.append(NextStep("Evaluate on more samples", text))
-    if significant(after.error) and after.error >= SMALL_ERROR:
+    if level(after) == "bad":
         text = f"An error of {percent(after.error)} is left after {method}: try more flexible methods."
         steps.append(NextStep("Look at what is left", text, "mixnmatch compare SCORES --all"))
     if absent:
