@@ -30,7 +30,9 @@ def test_fit_and_apply(name):
         if fitted is None:
             return
         assert fitted.takes_logits == case.logits
-        check_distribution(fitted.predict_proba(case.scores), fitted.n_classes_)
+        again = answer(f"apply {name}", lambda: fitted.predict_proba(case.scores))
+        assert again is not None, "what was fitted to is not refused"
+        check_distribution(again, fitted.n_classes_)
         other = data.draw(cases(fitted.n_classes_, logits=fitted.takes_logits))
         p = answer(f"apply {name}", lambda: fitted.predict_proba(other.scores))
         if p is not None:
