@@ -153,3 +153,15 @@ def test_samples_without_errors_do_not_make_it_certain(method, loss):
     fitted = method(logits=True, loss=loss).fit(logits, logits.argmax(axis=1))
     p = fitted.predict_proba(logits).max(axis=1)
     assert -np.log(p).mean() == pytest.approx(np.log(51 / 50.5), rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:sample_weight sums to")
+@pytest.mark.parametrize("weight", [1e-9, 1e-3, 0.1])
+def test_little_weight_with_ties_ends(weight):
+    """All labels lead or tie, and the samples weigh so little that no temperature is certain enough."""
+    x = np.array([[1.0, 1.1], [700.0, 700.0], [1e8 + 10, 1e8]])
+    fitted = TemperatureScaling(logits=True).fit(x, [1, 0, 0], np.full(3, weight))
+    assert 0 < fitted.beta_ < np.inf
+    p = fitted.predict_proba(x)
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    assert p[1, 0] == 0.5

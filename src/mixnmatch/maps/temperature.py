@@ -257,6 +257,8 @@ def _separable_beta(
 
     low = high = float(np.log(beta))
     while excess(low) < 0:
+        if low < -np.log(STEEPEST):
+            return None  # all classes tie, up to rounding: no temperature is better than another
         low, high = low - 1.0, low
     while excess(high) > 0 and high < np.log(STEEPEST):
         low, high = high, high + 1.0
