@@ -217,3 +217,10 @@ def test_float32_many_classes_and_absent_ones():
     assert found == pytest.approx(calibration_error(logits, y, logits=True), rel=1e-12)
     named = AccuracyAccumulator(classes=["a", "b", "c"])
     assert named.update([[0.1, 0.8, 0.1]], ["b"]).update([[0.1, 0.8, 0.1]], ["c"]).compute() == 0.5
+
+
+def test_labels_without_scores_are_refused():
+    stream = AccuracyAccumulator()
+    stream.update(np.empty((0, 3)), [])
+    with pytest.raises(ValueError, match="there are no scores, but 2 labels"):
+        stream.update(np.empty((0, 3)), [0, 1])

@@ -240,9 +240,13 @@ def _refuse_more(given: Rows, y: Any, sample_weight: Any, logits: bool, classes:
         raise ValueError(msg)
 
 
-def no_rows(scores: Any) -> bool:
+def no_rows(scores: Any, y: Any) -> bool:
     """Whether a batch is empty: it then changes nothing that is counted."""
-    return not isinstance(scores, Rows) and len(np.shape(scores)) > 0 and np.shape(scores)[0] == 0
+    empty = not isinstance(scores, Rows) and len(np.shape(scores)) > 0 and np.shape(scores)[0] == 0
+    if empty and y is not None and np.size(y):
+        msg = f"there are no scores, but {np.size(y)} labels"
+        raise ValueError(msg)
+    return empty
 
 
 def labelled(given: Rows) -> Rows:

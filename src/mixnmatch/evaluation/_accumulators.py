@@ -91,7 +91,7 @@ class _MeanAccumulator(Accumulator):
 
     def update(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
         """Take in a batch of scores and labels; one without samples changes nothing."""
-        if door.no_rows(scores):
+        if door.no_rows(scores, y):
             return self
         source = self._read(scores, y, sample_weight)
         return self._add(source.total(moments_statistic, self._rows))
@@ -209,7 +209,7 @@ class CalibrationGainAccumulator(Accumulator):
 
     def update(self, before: Any, after: Any, y: Any, sample_weight: Any = None) -> Self:
         """Take in a batch of scores before the map, probabilities after it, and labels."""
-        if door.no_rows(before):
+        if door.no_rows(before, y):
             return self
         source = self._read(before, y, sample_weight)
         table = read_scores(after, n_classes=source.n_classes)

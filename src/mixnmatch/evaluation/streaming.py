@@ -76,7 +76,7 @@ class CalibrationErrorAccumulator(Accumulator):
 
     def update(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
         """Take in a batch of scores and labels; one without samples changes nothing."""
-        if door.no_rows(scores):
+        if door.no_rows(scores, y):
             return self
         source = self._read(scores, y, sample_weight)
         metric = self.metric.for_classes(source.n_classes)
@@ -152,7 +152,7 @@ class ReliabilityAccumulator(Accumulator):
 
     def update(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
         """Take in a batch of scores and labels; one without samples changes nothing."""
-        if door.no_rows(scores):
+        if door.no_rows(scores, y):
             return self
         source = self._read(scores, y, sample_weight)
         problem = choose_problem(source, self.notion, self.label)
