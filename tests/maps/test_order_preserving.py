@@ -5,13 +5,15 @@ from scipy.optimize import minimize
 from sklearn.base import clone
 
 from mixnmatch._engine.block import Block
+from mixnmatch._engine.kernels import compiled_available, load
 from mixnmatch._engine.passes import engine
 from mixnmatch.maps._order_passes import (
+    FACTOR,
+    FINE,
     Diagonal,
     Located,
     Nodes,
     brier_statistic,
-    interpolate,
     nll_statistic,
     tempered,
 )
@@ -84,7 +86,9 @@ def test_nodes_interpolate_as_numpy_does():
     x = -np.abs(rng.standard_cauchy((50, 40))) * 10
     values = rng.normal(size=nodes.count)
     expected = x + np.interp(x, nodes.positions[::-1], values[::-1])
-    assert_allclose(interpolate(x, *nodes.locate(x), values), expected, atol=1e-11)
+    for backend in ("numpy", "compiled") if compiled_available() else ("numpy",):
+        found = load(backend).add_deviation(x, nodes.low, FINE, FACTOR, values)
+        assert_allclose(found, expected, atol=1e-11)
     assert (np.diff(nodes.positions) < 0).all()
     cell, share = nodes.locate(np.array([[0.0, nodes.low, -1e300]]))
     assert_array_equal(cell + share, [[0, 128, 160]])

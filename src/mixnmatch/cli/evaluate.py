@@ -183,24 +183,30 @@ def _two_classes(sides: list[Evaluation], table: ScoreTable) -> list[str]:
     """What is reported of two classes only: how the probabilities of the positive one relate to what happened."""
     from mixnmatch.cli import display
     from mixnmatch.evaluation.result import p_text
+    from mixnmatch.evaluation.two_classes import EXCESS, TITLES
 
     if "calibration_slope" not in sides[0]:
         return []
-    rows = [
-        _row(name, [side[key] for side in sides], lambda value: display.number(value, 3))
-        for name, key in (
-            ("observed / expected", "observed_expected"),
-            ("calibration intercept", "calibration_intercept"),
-            ("calibration slope", "calibration_slope"),
-        )
-    ]
-    for share in (1, 5):
-        measures = [side[f"top_{share}_percent"] for side in sides]
-        rows.append(_row(f"excess in top {share}%", measures, lambda value: display.percent(value, 1)))
-    tests = [p_text(side["spiegelhalter"].p_value) for side in sides]
-    rows.append(["Spiegelhalter's test", *(cell for text in tests for cell in (text, ""))])
-    excess = "Excess: observed - expected frequency among the highest scores."
-    return [f"Probability of class {_positive(table)}:", display.table(rows), excess, ""]
+    rows = []
+    for key, title in TITLES.items():
+        measures = [side[key] for side in sides]
+        if measures[0].interval is None:
+            rows.append([title, *(cell for one in measures for cell in (p_text(one.p_value), ""))])
+        else:
+            rows.append(_row(title, measures, _shares if key.startswith("top") else _thousandths))
+    return [f"Probability of class {_positive(table)}:", display.table(rows), EXCESS, ""]
+
+
+def _shares(value: float) -> str:
+    from mixnmatch.cli import display
+
+    return display.percent(value, 1)
+
+
+def _thousandths(value: float) -> str:
+    from mixnmatch.cli import display
+
+    return display.number(value, 3)
 
 
 def _positive(table: ScoreTable) -> object:

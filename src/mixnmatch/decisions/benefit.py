@@ -79,15 +79,8 @@ class DecisionCurve(Tabular):
             return np.asarray(np.where(odds > 0, (self.net_benefit - self.select_all) / odds, math.nan))
 
     def _records(self) -> list[Record]:
-        return array_records(
-            threshold=self.threshold,
-            net_benefit=self.net_benefit,
-            low=self.low,
-            high=self.high,
-            select_all=self.select_all,
-            true_positive=self.true_positive,
-            false_positive=self.false_positive,
-        )
+        names = ("threshold", "net_benefit", "low", "high", "select_all", "true_positive", "false_positive")
+        return array_records(**{name: getattr(self, name) for name in names})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, ready for JSON: what is not finite becomes None."""

@@ -280,6 +280,18 @@ MEASURES: Final[dict[str, Callable[[Samples, str], BinaryMeasure]]] = {
 }
 
 
+# What they are called for people, wherever they are shown.
+TITLES: Final = {
+    "observed_expected": "observed / expected",
+    "calibration_intercept": "calibration intercept",
+    "calibration_slope": "calibration slope",
+    "top_1_percent": "excess in top 1%",
+    "top_5_percent": "excess in top 5%",
+    "spiegelhalter": "Spiegelhalter's test",
+}
+EXCESS: Final = "Excess: observed - expected frequency among the highest scores."
+
+
 def _made(samples: Samples, name: str, value: float, **attributes: Any) -> BinaryMeasure:
     return BinaryMeasure(value, name=name, confidence=samples.confidence, n_samples=len(samples), **attributes)
 

@@ -11,12 +11,8 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.along_rows import row_maxima, row_sums
 from mixnmatch._engine.block import Block
+from mixnmatch._engine.kernels._numpy import add_interpolated, even_cells
 from mixnmatch._engine.passes import total
-
-try:
-    import mixnmatch._engine.kernels._compiled as _compiled
-except ImportError:
-    _compiled = None  # type: ignore[assignment]
 
 Array = NDArray[np.float64]
 Statistic = tuple[float, Array, Array]
@@ -63,35 +59,14 @@ class Nodes:
 
     def locate(self, x: Array) -> tuple[NDArray[np.intp], Array]:
         """Cell of every entry, and how far down the cell it is: 0 at its upper node, 1 at the lower one."""
-        s = x * (FINE / self.low)
-        np.minimum(s, FINE + (s - FINE) / FACTOR, out=s)
-        np.clip(s, 0.0, FINE + WIDE, out=s)
-        cell = np.minimum(s.astype(np.intp), FINE + WIDE - 1)
+        cell, s = even_cells(x, self.low, FINE, FACTOR, FINE + WIDE + 1)
         if self.count == FINE + WIDE + 1:
-            s -= cell
             return cell, s
         cell = np.repeat(np.arange(self.count - 1), np.diff(self.chosen))[cell]
         positions = self.positions
         np.subtract(x, positions[cell], out=s)
         s /= np.diff(positions)[cell]
         return cell, np.clip(s, 0.0, 1.0, out=s)
-
-    def added(self, x: Array, values: Array) -> Array:
-        """The sum of x and of the piecewise-linear function with the given values, for all nodes."""
-        if _compiled is None:
-            return interpolate(x, *self.locate(x), values)
-        out = np.empty_like(x)
-        _compiled.add_deviation(x, self.low, FINE, FACTOR, values, out)
-        return out
-
-
-def interpolate(x: Array, cell: NDArray[np.intp], share: Array, values: Array) -> Array:
-    """The sum of x and of the piecewise-linear function with the given values at the nodes."""
-    result = np.diff(values)[cell]
-    result *= share
-    result += values[cell]
-    result += x
-    return result
 
 
 def tempered(block: Block, floor: float, beta: float) -> Array:
@@ -132,7 +107,7 @@ class Located:
 
     def at(self, deviation: Array) -> Cells:
         """The rows under softmax(x + deviation(x))."""
-        log_p = interpolate(self.x, self.cell, self.share, deviation)
+        log_p = add_interpolated(self.x, self.cell, self.share, deviation)
         log_p -= log_p.max(axis=0)
         p = np.exp(log_p)
         total = p.sum(axis=0)

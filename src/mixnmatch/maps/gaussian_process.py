@@ -14,12 +14,13 @@ from mixnmatch._engine.passes import total
 from mixnmatch._engine.prepared import Prepared
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps._order_passes import (
+    FACTOR,
+    FINE,
     Array,
     Cells,
     Located,
     Nodes,
     Statistic,
-    interpolate,
     nll_statistic,
     on_nodes,
     tempered,
@@ -211,7 +212,7 @@ class GaussianProcessCalibration(CalibrationMap):
     def _log_proba(self, block: Block) -> Array:
         nodes = Nodes.of(block.values.shape[1])
         x = tempered(block, self.probability_floor_, self.beta_)
-        return log_softmax(interpolate(x, *nodes.locate(x), self.deviation_))
+        return log_softmax(block.kernels.add_deviation(x, nodes.low, FINE, FACTOR, self.deviation_))
 
 
 def trace_statistic(chunks: list[Located], deviation: Array, covariance: Array) -> Array:

@@ -58,9 +58,9 @@ class Isotonic(PiecewiseMap):
     positives. Negatives tied with a positive count with it. For n rows and L classes that takes memory for n numbers
     instead of n L pairs.
 
-    Given probabilities are told apart to the last bit. Those computed from logits, by a map before this one or by
-    renormalising are ties if they differ by less than about 2e-11 of their size, because rounding differs between
-    runtimes. A step is then that much below the score that makes it.
+    Probabilities that are given as such are distinguished to the last bit. Those that are computed, from logits,
+    by a previous map or by renormalising, count as ties if they differ by less than about 2e-11 of their size: rounding
+    differs between runtimes. A step is then that much below the score that makes it.
 
     References
     ----------

@@ -13,6 +13,8 @@ from mixnmatch._engine.prepared import Prepared
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
 from mixnmatch.maps._order_passes import (
+    FACTOR,
+    FINE,
     Diagonal,
     Located,
     Nodes,
@@ -184,7 +186,8 @@ class IntraOrderPreserving(CalibrationMap):
     def _log_proba(self, block: Block) -> Array:
         nodes = Nodes.of(block.values.shape[1])
         deviation = self._once(self.slopes_, lambda: _overlap(nodes, self.knots_) @ (self.slopes_ - 1))
-        return log_softmax(nodes.added(tempered(block, self.probability_floor_, self.beta_), deviation))
+        x = tempered(block, self.probability_floor_, self.beta_)
+        return log_softmax(block.kernels.add_deviation(x, nodes.low, FINE, FACTOR, deviation))
 
 
 def curvature_knots(

@@ -1,4 +1,4 @@
-"""A page to try calibration in the browser: one HTML file that computes by itself and makes no network requests."""
+"""A page to try calibration in the browser: one HTML file that needs no server and no network."""
 
 from mixnmatch.playground.page import render_playground, write_playground
 

@@ -98,12 +98,11 @@ def _odds_ticks(side: Side, other: Side) -> tuple[tuple[float, str], ...]:
         stop = int(np.searchsorted(found, max(scores.max(), side.curve.high.max())))
         found = found[: max(stop, 1) + 1]
     # Ticks whose labels would touch are left out; the two ends stay.
-    room, shown = Panel(0, 0, 360, 0, (found[0], found[-1]), odds=True), [found[0]]
-    shown += [p for p in found[1:-1] if min(room.x(p), 360 - room.x(p)) >= LABEL_WIDTH]
-    apart = [shown[0]]
-    for p in [*shown[1:], found[-1]]:
-        if room.x(p) - room.x(apart[-1]) >= LABEL_WIDTH:
+    room, apart = Panel(0, 0, 360, 0, (found[0], found[-1]), odds=True), [found[0]]
+    for p in found[1:-1]:
+        if min(room.x(p) - room.x(apart[-1]), 360 - room.x(p)) >= LABEL_WIDTH:
             apart.append(p)
+    apart.append(found[-1])
     return tuple((p, f"{100 * p:.4g}%") for p in apart)
 
 

@@ -7,27 +7,20 @@ from html import escape
 
 from mixnmatch.decisions.selective import SelectiveCoverage
 from mixnmatch.evaluation.reliability import ReliabilityCurve
-from mixnmatch.evaluation.two_classes import BinaryMeasure
+from mixnmatch.evaluation.two_classes import EXCESS, TITLES, BinaryMeasure
 from mixnmatch.report.data import ClassRow, ReportData
 from mixnmatch.report.figures import gain_bar, gain_scale
 from mixnmatch.report.formats import count, interval, number, p_value, percent, span
 from mixnmatch.report.svg import thinned
-from mixnmatch.report.verdicts import SIGNIFICANCE
+from mixnmatch.report.verdicts import SIGNIFICANCE, sentence
 from mixnmatch.selection.learning import LearningCurve
 from mixnmatch.selection.results import MethodResult
 
 # Rows of the table that stands for a curve.
 CURVE_ROWS = 12
 
-# Measures of two classes: what they are called, and what calibrated probabilities have.
-MEASURE_ROWS = {
-    "observed_expected": ("Observed / expected positives", "1"),
-    "calibration_intercept": ("Calibration intercept", "0"),
-    "calibration_slope": ("Calibration slope", "1"),
-    "top_1_percent": ("Observed − expected, top 1% of scores", "0%"),
-    "top_5_percent": ("Observed − expected, top 5% of scores", "0%"),
-    "spiegelhalter": ("Spiegelhalter’s test", ""),
-}
+# What calibrated probabilities of two classes have.
+IF_CALIBRATED = {"observed_expected": "1", "calibration_slope": "1", "spiegelhalter": ""}
 
 Column = tuple[str, str]
 
@@ -140,9 +133,10 @@ def measures(before: dict[str, BinaryMeasure], after: dict[str, BinaryMeasure], 
     columns = ("", "If calibrated", "Before", "95% interval", f"After {method}", "95% interval")
     head = "".join(_heading(text, "") for text in columns)
     body = []
-    for key, (text, calibrated) in MEASURE_ROWS.items():
+    for key, title in TITLES.items():
         as_percent = key.startswith("top")
-        cells = [f'<th scope="row">{text}</th>', f"<td>{calibrated}</td>"]
+        text, calibrated = sentence(title), IF_CALIBRATED.get(key, "0%" if as_percent else "0")
+        cells = [f'<th scope="row">{escape(text)}</th>', f"<td>{calibrated}</td>"]
         for one in (before[key], after[key]):
             if one.interval is None:
                 cells += [_p_value(one.p_value or 0.0), "<td></td>"]
@@ -152,8 +146,8 @@ def measures(before: dict[str, BinaryMeasure], after: dict[str, BinaryMeasure], 
         body.append(f"<tr>{''.join(cells)}</tr>")
     caption = (
         "The probability of the positive class, as medicine and credit scoring report it. Intercept and slope are of a "
-        "logistic regression on the log-odds: a slope below 1 means probabilities that are too extreme. The last row "
-        "shows p-values."
+        f"logistic regression on the log-odds: a slope below 1 means probabilities that are too extreme. {EXCESS} The "
+        "last row shows p-values."
     )
     return _table("measures", caption, head, "".join(body))
 

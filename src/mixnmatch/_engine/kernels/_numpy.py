@@ -401,6 +401,33 @@ def diagonal_sums(s: Block, p: Block, weight: Block | None, *, curved: bool) -> 
     return np.stack(sums)
 
 
+def even_cells(x: Rows, low: float, fine: int, factor: float, nodes: int) -> tuple[NDArray[np.intp], Rows]:
+    """Cell of every entry between nodes from 0 downwards, and how far down the cell it is.
+
+    There are ``fine`` even steps to ``low``; the steps below are ``factor`` times as wide.
+    """
+    share = x * (fine / low)
+    np.minimum(share, fine + (share - fine) / factor, out=share)
+    np.clip(share, 0.0, nodes - 1, out=share)
+    cell = np.minimum(share.astype(np.intp), nodes - 2)
+    share -= cell
+    return cell, share
+
+
+def add_interpolated(x: Rows, cell: NDArray[np.intp], share: Rows, values: Rows) -> Rows:
+    """The sum of x and of the piecewise-linear function with the given values at the nodes."""
+    result: Rows = np.diff(values)[cell]
+    result *= share
+    result += values[cell]
+    result += x
+    return result
+
+
+def add_deviation(x: Rows, low: float, fine: int, factor: float, values: Rows) -> Rows:
+    """The sum of x and of a piecewise-linear function of it, with values at the nodes of :func:`even_cells`."""
+    return add_interpolated(x, *even_cells(x, low, fine, factor, len(values)), values)
+
+
 def interpolate_into(x: Block, function: Piecewise, out: Block) -> None:
     """Write out = function(x) for every entry of a contiguous block of probabilities."""
     x = _in_unit_interval(x)

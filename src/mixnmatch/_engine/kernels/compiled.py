@@ -139,6 +139,13 @@ def diagonal_sums(s: Block, p: Block, weight: Block | None, *, curved: bool) -> 
     return out
 
 
+def add_deviation(x: Rows, low: float, fine: int, factor: float, values: Rows) -> Rows:
+    """The sum of x and of a piecewise-linear function of it; see the NumPy kernel."""
+    out = np.empty_like(x)
+    _compiled.add_deviation(x, low, fine, factor, values, out)
+    return out
+
+
 def interpolate_into(x: Block, function: Piecewise, out: Rows) -> None:
     """Write out = function(x) for every entry of a contiguous block of probabilities."""
     lookup = function.lookup(x.dtype)

@@ -11,7 +11,7 @@ import numpy as np
 
 from mixnmatch.experiments.reproduce.manifest import Entry
 from mixnmatch.experiments.reproduce.methods import PAPER, method
-from mixnmatch.experiments.reproduce.results import HIGHER_IS_BETTER, NOISE, Results
+from mixnmatch.experiments.reproduce.results import HIGHER_IS_BETTER, Results
 from mixnmatch.experiments.reproduce.tables import efficiency_table
 
 __all__ = ["Statement", "check_claims", "rank_correlations", "verdict"]
@@ -177,18 +177,12 @@ def _expressive(results: Results) -> Statement:
     says = "ETS is consistently more expressive than TS: lower ECE¹ at the largest n_c (Table 3)."
     if not len(values):
         return Statement(says, "no results", "cannot tell")
-    noise = {name: _noise(results, name) for name in apart}
+    noise = {name: 100 * results.noise(name, "ets", "ts") for name in apart}
     lower = sum(value > noise[name] for name, value in apart.items())
     higher = sum(value < -noise[name] for name, value in apart.items())
     text = f"lower in {lower} rows, higher in {higher}, equal within noise in {len(values) - lower - higher}"
     share = decided(lower, higher, len(values))
     return Statement(says, f"{text}. {_by_classes(results, apart)} (TS minus ETS, points)", verdict(share))
-
-
-def _noise(results: Results, row: str) -> float:
-    """Two standard errors of the difference of ETS and TS over the splits of a row, in points."""
-    apart = results.difference(row, "ets", "ts", "ece")
-    return 100 * NOISE * apart.error if apart is not None and math.isfinite(apart.error) else 0.0
 
 
 def _ratios(results: Results, key: str, *, bounds: bool = True) -> dict[str, float]:

@@ -12,7 +12,7 @@ import numpy as np
 from mixnmatch.experiments.reproduce.claims import Statement, rank_correlations, verdict
 from mixnmatch.experiments.reproduce.manifest import Entry
 from mixnmatch.experiments.reproduce.methods import method
-from mixnmatch.experiments.reproduce.results import NOISE, Results, best_of
+from mixnmatch.experiments.reproduce.results import Results, best_of
 
 __all__ = ["check_guidelines"]
 
@@ -78,19 +78,14 @@ def _first_choice(results: Results, entries: list[Entry], regime: str, choice: s
     if not found:
         return Statement(says, "no results", "cannot tell")
     fine = [
-        errors[choice] - errors[best] <= _noise(results, row, choice, best) for row, (best, errors) in found.items()
+        errors[choice] - errors[best] <= max(CLOSE, results.noise(row, choice, best))
+        for row, (best, errors) in found.items()
     ]
     text = f"lowest ECE¹: {_count(best for best, _ in found.values())}; {method(choice).title} is lowest within "
     text += f"noise in {sum(fine)} of {len(fine)} rows"
     regrets = [100 * (errors[choice] - errors[best]) for best, errors in found.values()]
     text += f", and {np.median(regrets):.2f} points above the lowest in the median row"
     return Statement(says, text, verdict(float(np.mean(fine))))
-
-
-def _noise(results: Results, row: str, choice: str, best: str) -> float:
-    """Two standard errors of the difference of two methods over the splits of a row, where there are some."""
-    apart = results.difference(row, choice, best, "ece")
-    return max(CLOSE, NOISE * apart.error) if apart is not None and math.isfinite(apart.error) else CLOSE
 
 
 def _simple(results: Results) -> Statement:

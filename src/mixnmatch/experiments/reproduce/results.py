@@ -120,6 +120,11 @@ class Results:
         both = sorted(set(first) & set(second))
         return Mean.of([first[k] - second[k] for k in both], self._overlap(row)) if both else None
 
+    def noise(self, row: str, method: str, other: str) -> float:
+        """What the errors of two methods may differ by without being different; 0 where that is not known."""
+        apart = self.difference(row, method, other, "ece")
+        return NOISE * apart.error if apart is not None and math.isfinite(apart.error) else 0.0
+
     def above_floor(self, row: str, method: str) -> Mean | None:
         """Mean of the error less what it would be if the method were calibrated."""
         first, second = self._values(row, method, "ece"), self._values(row, method, "ece_floor")

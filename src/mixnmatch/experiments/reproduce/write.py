@@ -34,6 +34,7 @@ from mixnmatch.experiments.reproduce.page import (
 from mixnmatch.experiments.reproduce.results import Results
 from mixnmatch.experiments.reproduce.run import Plan, Record
 from mixnmatch.experiments.reproduce.tables import (
+    FLOOR_MARK,
     ISOTONIC,
     PAPER_KEYS,
     Table,
@@ -190,6 +191,7 @@ class _Writer:
             blocks += self._metric_tables(key, metric, paper, others)
             blocks += self._published(metric, paper)
         if "table1" in self.plan.parts:
+            blocks += self._floor(paper)
             for name in ("floor", "printed", "residual"):
                 blocks += self._metric_tables(f"table1-{name}", f"ece_{name}", paper, others)
         blocks += self._metric_tables("accuracy", "accuracy", paper, others)
@@ -197,6 +199,23 @@ class _Writer:
             failed = [[row, method(key).title, text] for (row, key), text in self.failures.items()]
             blocks += [Heading("Methods that failed", 3), Grid(["row", "method", "message"], failed, left=3)]
         return blocks
+
+    def _floor(self, paper: list[str]) -> list[Block]:
+        """How many errors calibrated scores might have as well."""
+        columns = [key for key in paper if key != "uncalibrated"]
+        tables = [
+            metric_table(self.results, metric, columns, key="", title="", caption="") for metric in ("ece", "ece_floor")
+        ]
+        errors, floors = ([cell for line in one.lines for cell in line.cells if cell.n] for one in tables)
+        if not errors:
+            return []
+        least, middle, most = np.quantile([cell.value for cell in floors], [0, 0.5, 1])
+        marked = sum(cell.text.endswith(FLOOR_MARK) for cell in errors)
+        text = (
+            f"After calibration, {marked} of {len(errors)} errors are not above what calibrated scores would have: "
+            f"{least:.1f} to {most:.1f}%, {middle:.1f}% in the median cell."
+        )
+        return [Text(text)]
 
     def _published(self, metric: str, paper: list[str]) -> list[Block]:
         columns = [key for key in paper if metric != "gain" or key != "uncalibrated"]

@@ -322,8 +322,10 @@ KERNEL(sigmoid_mixture_rows, 9, "dddndd+DD",
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL}
 
 static PyMethodDef methods[] = {
-    METHOD(extremes), METHOD(leads_into), METHOD(normalise), METHOD(winners), METHOD(maxima), METHOD(sums), METHOD(add_deviation), METHOD(keep_winners), METHOD(mixture_into), METHOD(nll_rows),
-    METHOD(brier_rows), METHOD(vector_softmax_into), METHOD(diagonal_softmax_into), METHOD(diagonal_product), METHOD(diagonal_sums), METHOD(label_rows_of_logits), METHOD(label_rows_of_probabilities), METHOD(interpolate_into),
+    METHOD(extremes), METHOD(leads_into), METHOD(normalise), METHOD(winners), METHOD(maxima), METHOD(sums),
+    METHOD(add_deviation), METHOD(keep_winners), METHOD(mixture_into), METHOD(nll_rows), METHOD(brier_rows),
+    METHOD(vector_softmax_into), METHOD(diagonal_softmax_into), METHOD(diagonal_product), METHOD(diagonal_sums),
+    METHOD(label_rows_of_logits), METHOD(label_rows_of_probabilities), METHOD(interpolate_into),
     METHOD(interpolate_columns_into), METHOD(add_gaps), METHOD(add_gaps_of_logits), METHOD(log_odds_into),
     METHOD(log_odds_of_two_into), METHOD(logistic_sums), METHOD(sigmoid_mixture_rows), {NULL, NULL, 0, NULL},
 };
