@@ -31,14 +31,14 @@ SLOW = {"matrix", "dirichlet", "auto"}
 # What is above this line of a page is written by hand, what is below it by this program.
 MARK = "<!-- From here on written by benchmarks/cifar100_table.py -->"
 
-Build = Callable[[bool], mm.CalibrationMap]
+Build = Callable[[bool], mm.maps.CalibrationMap]
 
 
-def irm() -> mm.CalibrationMap:
+def irm() -> mm.maps.CalibrationMap:
     return mm.Pooled(mm.Isotonic(strict=True))
 
 
-def sms(logits: bool) -> mm.CalibrationMap:
+def sms(logits: bool) -> mm.maps.CalibrationMap:
     return mm.maps.StructuredMatrixScaling(logits=logits)
 
 

@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimator_cases import Case, cases
-from mixnmatch import calibration_error, reliability_curve
+from mixnmatch import calibration_error
+from mixnmatch.evaluation import reliability_curve
 from mixnmatch.evaluation._binning import Grid, bin_samples
 from mixnmatch.evaluation.estimators import Estimator, GridEstimator, Histogram, KernelDensity, ResidualKernel, Smooth
 from mixnmatch.evaluation.inference import calibration_test

@@ -77,12 +77,15 @@ def ours(x: Any, y: Any, maps: tuple[str, ...] = MAPS) -> Iterator[tuple[str, Es
     """Maximum likelihood after several maps, and two methods of moments, by this library."""
     fitted = {name: mm.calibrator(name, logits=True).fit(x, y) for name in maps}
     for name, each in fitted.items():
-        yield f"ours: EM + {name}", lambda new, each=each: mm.estimate_priors(each, new, confidence=None).priors
+        yield (
+            f"ours: EM + {name}",
+            lambda new, each=each: mm.selection.estimate_priors(each, new, confidence=None).priors,
+        )
     for method in ("bbse", "rlls") if "bcts" in maps else ():
         settings = {"method": method, "calibration": (x, y)}
         yield (
             f"ours: {method.upper()}",
-            lambda new, settings=settings: mm.estimate_priors(fitted["bcts"], new, **settings).priors,
+            lambda new, settings=settings: mm.selection.estimate_priors(fitted["bcts"], new, **settings).priors,
         )
 
 
@@ -230,7 +233,7 @@ def shifted_accuracy(path: Path) -> list[tuple[str, float, float, float]]:
         fitted = mm.calibrator(name).fit(known, labels)
         adapted = fitted.adapt(unlabelled=new)
         accuracy = [float((each.predict(new) == truth).mean()) for each in (fitted, adapted)]
-        found.append((name, *accuracy, float(mm.estimate_priors(fitted, new).priors[3])))
+        found.append((name, *accuracy, float(mm.selection.estimate_priors(fitted, new).priors[3])))
     return found
 
 

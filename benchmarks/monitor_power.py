@@ -76,7 +76,7 @@ def run(stream: Stream, seed: int, alpha: float) -> tuple[int | None, str]:
         logits = 2 * fixed.normal(size=(SIZE, stream.n_classes))
     p = softmax(logits)
     changed = softmax(stream.slope * logits + (np.array(stream.offsets) if stream.offsets else 0.0))
-    monitor = Monitor(mm.Identity().fit(p, draw(p, rng)), alpha=alpha)
+    monitor = Monitor(mm.maps.Identity().fit(p, draw(p, rng)), alpha=alpha)
     first = None
     for batch in range(1, BATCHES + 1):
         result = monitor.update(p, draw(changed if stream.changes and batch > ONSET else p, rng))

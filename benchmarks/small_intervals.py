@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch import accuracy, brier_score, log_loss
+from mixnmatch.evaluation import accuracy, brier_score, log_loss
 from mixnmatch.evaluation._means import MeanEstimate
 
 Floats = NDArray[np.float64]

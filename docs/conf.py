@@ -11,8 +11,8 @@ import numpy as np
 from docutils import nodes
 from docutils.utils.math import latex2mathml
 
-from mixnmatch import __version__, calibration_error, calibrator, load_sample, log_loss
-from mixnmatch.evaluation import reliability_curve
+from mixnmatch import __version__, calibration_error, calibrator, load_sample
+from mixnmatch.evaluation import log_loss, reliability_curve
 from mixnmatch.playground import write_playground
 
 project = "mixnmatch"

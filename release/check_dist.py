@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent.parent
 NEEDED = (
     "mixnmatch/py.typed",
     "mixnmatch/__init__.pyi",
+    "mixnmatch/selection/__init__.pyi",
     "mixnmatch/data/sample.npz",
     "mixnmatch/report/assets/report.css",
     "mixnmatch/report/assets/report.js",

@@ -61,7 +61,7 @@ def test_rows_take_the_place_of_arrays_everywhere(three):
     fitted = calibrator("ets").fit(given)
     assert_array_equal(fitted.predict_proba(given), calibrator("ets").fit(p, y).predict_proba(p))
     assert calibration_error(given) == calibration_error(p, y)
-    for metric in (mixnmatch.brier_score, mixnmatch.log_loss, mixnmatch.accuracy):
+    for metric in (mixnmatch.evaluation.brier_score, mixnmatch.evaluation.log_loss, mixnmatch.evaluation.accuracy):
         assert metric(given) == metric(p, y)
 
 
@@ -110,7 +110,7 @@ def test_numbered_columns_are_matched_by_number(three):
     swapped = pd.DataFrame({"p2": p[:, 2], "p0": p[:, 0], "p1": p[:, 1]})
     given = rows(swapped, y)
     assert given.classes.tolist() == [2, 0, 1]
-    assert float(mixnmatch.accuracy(given)) == float(mixnmatch.accuracy(p, y))
+    assert float(mixnmatch.evaluation.accuracy(given)) == float(mixnmatch.evaluation.accuracy(p, y))
 
 
 def test_frames_that_do_not_fit_are_refused(three):
@@ -193,7 +193,9 @@ def test_a_vector_and_two_columns_are_one_problem(two):
         assert one.notion == other.notion
         assert float(one) == pytest.approx(float(other), abs=1e-12)
     assert calibration_error(both, y).notion == "binary"
-    assert mixnmatch.reliability_curve(p, y).problem == mixnmatch.reliability_curve(both, y).problem
+    assert (
+        mixnmatch.evaluation.reliability_curve(p, y).problem == mixnmatch.evaluation.reliability_curve(both, y).problem
+    )
     a, b = calibrator("beta").fit(p, y), calibrator("beta").fit(both, y)
     assert_allclose(a.predict_proba(p), b.predict_proba(both), atol=1e-12)
 

@@ -19,7 +19,7 @@ from mixnmatch.maps.columns import take
 from tests.conftest import make_problem, softmax
 
 
-class Lift(mm.BinaryMap):
+class Lift(mm.maps.BinaryMap):
     """Multiply probabilities so that their mean is the class frequency."""
 
     strictly_increasing = False
@@ -83,7 +83,11 @@ def test_a_map_has_a_short_name_and_works_alone_and_combined(problem):
     fitted = mm.calibrator("lift").fit(p, y)
     assert isinstance(fitted, mm.OneVsAll)
     assert_allclose(fitted.predict_proba(p).sum(axis=1), 1)
-    for made in (mm.Pooled(Lift()), mm.TemperatureScaling() >> mm.OneVsAll(Lift()), mm.KeepWinner(mm.OneVsAll(Lift()))):
+    for made in (
+        mm.Pooled(Lift()),
+        mm.TemperatureScaling() >> mm.OneVsAll(Lift()),
+        mm.maps.KeepWinner(mm.OneVsAll(Lift())),
+    ):
         q = made.fit(p, y).predict_proba(p)
         assert_allclose(q.sum(axis=1), 1)
         assert (q >= 0).all()

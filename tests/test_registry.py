@@ -1,9 +1,14 @@
+import inspect
+import re
 import subprocess
 import sys
+from importlib import import_module
+from types import ModuleType
 
 import pytest
 
 import mixnmatch as mm
+from mixnmatch.maps import registry
 
 # fmt: off
 NAMES = [
@@ -55,9 +60,30 @@ def test_public_names_exist_and_import_is_lazy():
     assert done.stdout.strip() == "[]"
 
 
-def test_the_default_goes_by_the_number_of_classes():
-    from mixnmatch.maps.registry import METHODS, default_method
+def test_few_names_are_at_the_top_and_moved_ones_warn_and_work():
+    assert len(set(mm.__all__) - {"__version__"}) <= 32
+    for home, names in mm._MOVED.items():
+        for name in names:
+            with pytest.warns(FutureWarning, match=f"mixnmatch.{name} is now {home}.{name}"):
+                assert getattr(mm, name) is getattr(import_module(home), name)
+            assert name not in dir(mm)
 
-    assert {default_method(n) for n in (2, 3, 1000)} <= set(METHODS)
-    assert not METHODS[default_method(2)].accuracy_preserving  # it can move the threshold
-    assert METHODS[default_method(3)].accuracy_preserving
+
+def test_a_built_in_map_is_a_module_and_one_line(tmp_path, monkeypatch):
+    (tmp_path / "toy.py").write_text(
+        "from mixnmatch.maps.trivial import Identity\n\n\nclass Toy(Identity): ...\n"
+    )
+    monkeypatch.setattr(mm.maps, "__path__", [*mm.maps.__path__, str(tmp_path)])
+    first, *rest = re.split(r"(?<=METHODS: dict\[str, Method\] = {\n)", inspect.getsource(registry))
+    changed = ModuleType("changed")
+    monkeypatch.setitem(sys.modules, "changed", changed)
+    exec("".join([first, '    "toy": Method(_Map("toy.Toy"), "a toy"),\n', *rest]), changed.__dict__)
+    fitted = changed.calibrator("toy").fit([[0.2, 0.8], [0.6, 0.4]], [1, 0])
+    assert type(fitted) is changed.map_class("Toy")
+    assert [line.summary for line in changed.calibrators() if line.name == "toy"] == ["a toy"]
+
+
+def test_the_default_goes_by_the_number_of_classes():
+    assert {registry.default_method(n) for n in (2, 3, 1000)} <= set(registry.METHODS)
+    assert not registry.METHODS[registry.default_method(2)].accuracy_preserving  # it can move the threshold
+    assert registry.METHODS[registry.default_method(3)].accuracy_preserving

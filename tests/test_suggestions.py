@@ -58,7 +58,7 @@ def test_other_names():
     with pytest.raises(ValueError, match="Did you mean 'top-label'"):
         mm.calibration_error(*given, logits=True, notion="toplabel")
     with pytest.raises(ValueError, match="Did you mean 'class-wise'"):
-        mm.reliability_curve(*given, logits=True, notion="classwise", label=1)
+        mm.evaluation.reliability_curve(*given, logits=True, notion="classwise", label=1)
     with pytest.raises(ValueError, match="Did you mean 'neg_calibration_error'"):
         get_scorer("ece")
     named = mm.calibrator("bcts", logits=True, classes=sample.class_names)

@@ -69,9 +69,9 @@ def test_evaluation(fitted):
 
 def test_curves_and_estimates(fitted):
     pytest.importorskip("pandas")
-    curve = mm.reliability_curve(*NEW, logits=True)
+    curve = mm.evaluation.reliability_curve(*NEW, logits=True)
     np.testing.assert_array_equal(curve.to_frame()["frequency"], curve.value)
-    priors = mm.estimate_priors(fitted, NEW[0])
+    priors = mm.selection.estimate_priors(fitted, NEW[0])
     np.testing.assert_array_equal(priors.to_frame()["now"], priors.priors)
     assert "test of no shift" in priors._repr_html_()
     risk = risk_coverage_curve(*NEW, logits=True)
@@ -98,7 +98,7 @@ def test_notebooks_show_what_is_printed(compared):
 def test_long_tables_are_shortened_for_notebooks_and_names_escaped():
     from dataclasses import replace
 
-    curve = mm.reliability_curve(*NEW, logits=True)
+    curve = mm.evaluation.reliability_curve(*NEW, logits=True)
     assert curve._repr_html_().count("<tr>") == 21
     compared = mm.compare(*GIVEN, methods={"<b>": mm.TemperatureScaling()}, logits=True)
     assert "<b>" not in compared._repr_html_()

@@ -11,29 +11,45 @@ _public, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)
 
 # Names that are one level down now.
 _MOVED = {
-    "CalibrationError": "mixnmatch.evaluation",
-    "compare_gains": "mixnmatch.evaluation",
-    "score_decomposition": "mixnmatch.evaluation",
-    "BayesianBinning": "mixnmatch.maps",
-    "DirichletScaling": "mixnmatch.maps",
-    "GaussianProcessCalibration": "mixnmatch.maps",
-    "HistogramBinning": "mixnmatch.maps",
-    "IntraOrderPreserving": "mixnmatch.maps",
-    "MatrixScaling": "mixnmatch.maps",
-    "NormalisedIsotonic": "mixnmatch.maps",
-    "StructuredMatrixScaling": "mixnmatch.maps",
-    "StructuredVectorScaling": "mixnmatch.maps",
-    "Uniform": "mixnmatch.maps",
-    "VectorScaling": "mixnmatch.maps",
-    "map_curve": "mixnmatch.maps.curve",
-    "MapDisplay": "mixnmatch.maps.display",
-    "SharedFunction": "mixnmatch.maps.shared_function",
-    "MapFileError": "mixnmatch.persistence",
+    "mixnmatch.evaluation": (
+        "CalibrationError",
+        "accuracy",
+        "brier_score",
+        "compare_gains",
+        "log_loss",
+        "reliability_curve",
+        "score_decomposition",
+    ),
+    "mixnmatch.maps": (
+        "BayesianBinning",
+        "BetaScaling",
+        "BinaryMap",
+        "CalibrationMap",
+        "DirichletScaling",
+        "GaussianProcessCalibration",
+        "HistogramBinning",
+        "Identity",
+        "IntraOrderPreserving",
+        "KeepWinner",
+        "MatrixScaling",
+        "NormalisedIsotonic",
+        "PlattScaling",
+        "StructuredMatrixScaling",
+        "StructuredVectorScaling",
+        "Uniform",
+        "VectorScaling",
+    ),
+    "mixnmatch.maps.curve": ("map_curve",),
+    "mixnmatch.maps.display": ("MapDisplay",),
+    "mixnmatch.maps.shared_function": ("SharedFunction",),
+    "mixnmatch.monitoring": ("expected_performance", "score_drift"),
+    "mixnmatch.persistence": ("MapFileError",),
+    "mixnmatch.selection": ("estimate_priors",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    home = _MOVED.get(name)
+    home = next((module for module, names in _MOVED.items() if name in names), None)
     if home is None:
         return _public(name)
     import warnings

@@ -14,75 +14,49 @@ from ._version import __version__ as __version__
 from .classifier import CalibratedClassifier as CalibratedClassifier
 from .data import load_sample as load_sample
 from .evaluation import ReliabilityDisplay as ReliabilityDisplay
-from .evaluation import accuracy as accuracy
 from .evaluation import accuracy_preserved as accuracy_preserved
-from .evaluation import brier_score as brier_score
 from .evaluation import calibration_error as calibration_error
 from .evaluation import calibration_gain as calibration_gain
 from .evaluation import evaluate as evaluate
-from .evaluation import log_loss as log_loss
-from .evaluation import reliability_curve as reliability_curve
-from .maps.base import BinaryMap as BinaryMap
-from .maps.base import CalibrationMap as CalibrationMap
 from .maps.combine import OneVsAll as OneVsAll
 from .maps.combine import Pooled as Pooled
 from .maps.composition import Composition as Composition
 from .maps.ensemble import Ensemble as Ensemble
 from .maps.ensemble_temperature import EnsembleTemperatureScaling as EnsembleTemperatureScaling
 from .maps.isotonic import Isotonic as Isotonic
-from .maps.keep_winner import KeepWinner as KeepWinner
-from .maps.logistic import BetaScaling as BetaScaling
-from .maps.logistic import PlattScaling as PlattScaling
 from .maps.registry import calibrator as calibrator
 from .maps.registry import calibrators as calibrators
 from .maps.temperature import TemperatureScaling as TemperatureScaling
-from .maps.trivial import Identity as Identity
 from .monitoring import Monitor as Monitor
-from .monitoring import expected_performance as expected_performance
-from .monitoring import score_drift as score_drift
 from .persistence import load as load
 from .selection import compare as compare
 from .selection import recommend as recommend
 from .selection.auto import Auto as Auto
-from .selection.shift import estimate_priors as estimate_priors
 
 __all__ = [
     "Auto",
-    "BetaScaling",
-    "BinaryMap",
     "CalibratedClassifier",
-    "CalibrationMap",
     "Composition",
     "Ensemble",
     "EnsembleTemperatureScaling",
-    "Identity",
     "Isotonic",
-    "KeepWinner",
     "Monitor",
     "OneVsAll",
-    "PlattScaling",
     "Pooled",
     "ReliabilityDisplay",
     "Rows",
     "TemperatureScaling",
     "__version__",
-    "accuracy",
     "accuracy_preserved",
-    "brier_score",
     "calibration_error",
     "calibration_gain",
     "calibrator",
     "calibrators",
     "compare",
     "engine",
-    "estimate_priors",
     "evaluate",
-    "expected_performance",
     "load",
     "load_sample",
-    "log_loss",
     "recommend",
-    "reliability_curve",
     "rows",
-    "score_drift",
 ]

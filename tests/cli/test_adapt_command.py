@@ -70,7 +70,7 @@ def test_unlabelled_scores(fitted, run):
     assert "test of no shift: p < 0.0001" in result.stdout
     document = parsed(run("adapt", "cal.json", "--unlabelled", "new.npz", "-o", "json.json", "--json"))
     estimate = document["estimate"]
-    found = mm.estimate_priors(mm.load("cal.json"), arrays("new.npz")["logits"])
+    found = mm.selection.estimate_priors(mm.load("cal.json"), arrays("new.npz")["logits"])
     np.testing.assert_allclose(estimate["priors"], found.priors)
     assert estimate["priors"][0] > 0.6
     logits = arrays("test.npz")["logits"]

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from mixnmatch import PlattScaling, calibrator
+from mixnmatch import calibrator
 from mixnmatch._engine.folds import fold_of
 from mixnmatch.decisions import bayes_decisions, cost_of_miscalibration
+from mixnmatch.maps import PlattScaling
 
 
 def problem(n, factor=3.0, shift=0.0, seed=0, mean=-2.0):

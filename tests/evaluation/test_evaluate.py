@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from mixnmatch import accuracy, brier_score, calibration_error, calibration_gain, calibrator, log_loss, rows
+from mixnmatch import calibration_error, calibration_gain, calibrator, rows
 from mixnmatch._engine import passes
-from mixnmatch.evaluation import evaluate
+from mixnmatch.evaluation import accuracy, brier_score, evaluate, log_loss
 from mixnmatch.evaluation.two_classes import MEASURES
 from tests.conftest import make_problem
 

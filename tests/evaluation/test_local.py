@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mixnmatch import reliability_curve
+from mixnmatch.evaluation import reliability_curve
 from mixnmatch.evaluation._binning import bin_linearly
 from mixnmatch.evaluation._local import LocalSmoother
 from mixnmatch.evaluation.kde import Smoother

@@ -132,8 +132,8 @@ def test_sizes_of_splits_are_the_papers_where_there_are_rows_enough():
 
 
 def test_a_unit_measures_what_it_says(manifest, tmp_path):
-    from mixnmatch import brier_score, calibration_error, calibrator
-    from mixnmatch.evaluation import KernelDensity
+    from mixnmatch import calibration_error, calibrator
+    from mixnmatch.evaluation import KernelDensity, brier_score
 
     entry = read_manifest(manifest)[0]
     data = load(entry, tmp_path)

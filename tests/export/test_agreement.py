@@ -58,9 +58,9 @@ def binary_maps(draw):
                 mm.Isotonic(shape="centred", strict=True),
                 mm.maps.HistogramBinning(bins=5),
                 mm.maps.BayesianBinning(),
-                mm.PlattScaling(),
-                mm.PlattScaling(on="probability"),
-                mm.BetaScaling(),
+                mm.maps.PlattScaling(),
+                mm.maps.PlattScaling(on="probability"),
+                mm.maps.BetaScaling(),
             ]
         )
     )
@@ -73,7 +73,7 @@ def expressions(draw, depth=2):
         return draw(expressions(depth=depth - 1)) >> draw(expressions(depth=depth - 1))
     if kind == "single":
         singles = [
-            mm.Identity(),
+            mm.maps.Identity(),
             mm.maps.Uniform(),
             mm.TemperatureScaling(),
             mm.EnsembleTemperatureScaling(),
@@ -92,7 +92,7 @@ def expressions(draw, depth=2):
 @given(expressions(), st.sampled_from([2, 3, 5]), st.booleans())
 def test_nested_expressions(expression, n_classes, keep):
     scores, y = calibration_set(n_classes, logits=False, n=120)
-    fitted = (mm.KeepWinner(expression) if keep else expression).fit(scores, y)
+    fitted = (mm.maps.KeepWinner(expression) if keep else expression).fit(scores, y)
     rows = all_rows(n_classes, logits=False)
     for runtime in INSTALLED:
         assert_same(ran(runtime, fitted, rows, "double"), fitted, rows)
@@ -192,7 +192,7 @@ def test_binary_maps_alone_and_what_they_are_fitted_on():
     positive = rng.random(200).astype(np.float32)
     y = (rng.random(200) < positive).astype(int)
     table = np.stack([1 - positive, positive], axis=1)
-    for each in (mm.Isotonic(), mm.maps.HistogramBinning(bins=4), mm.PlattScaling(), mm.BetaScaling()):
+    for each in (mm.Isotonic(), mm.maps.HistogramBinning(bins=4), mm.maps.PlattScaling(), mm.maps.BetaScaling()):
         fitted = each.fit(positive, y)
         for runtime in INSTALLED:
             assert_same(ran(runtime, fitted, table, "double"), fitted, table)

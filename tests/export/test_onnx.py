@@ -218,7 +218,7 @@ def test_a_pipeline_of_scikit_learn(tmp_path):
 
 
 def test_a_map_of_the_user():
-    class Squared(mm.CalibrationMap):
+    class Squared(mm.maps.CalibrationMap):
         def _fit(self, source):
             return {"power_": 2.0}
 

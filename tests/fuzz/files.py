@@ -222,7 +222,7 @@ def read_scores_file(path: Path) -> None:
     table = read_table(path, need_labels=path.suffix != ".npy", logits=None)
     assert table.scores.ndim in (1, 2)
     try:
-        mm.Identity(classes=table.classes).fit(table.scores, table.labels if table.labels is not None else Y)
+        mm.maps.Identity(classes=table.classes).fit(table.scores, table.labels if table.labels is not None else Y)
     except (ValueError, TypeError):
         return
 

@@ -45,9 +45,9 @@ def test_calibration_error(estimator, notion):
 
 
 SCORES = {
-    "accuracy": (mm.accuracy, 1.0),
-    "brier_score": (mm.brier_score, 2.0),
-    "log_loss": (mm.log_loss, np.inf),
+    "accuracy": (mm.evaluation.accuracy, 1.0),
+    "brier_score": (mm.evaluation.brier_score, 2.0),
+    "log_loss": (mm.evaluation.log_loss, np.inf),
 }
 
 
@@ -89,7 +89,7 @@ def test_gains(before, after, other, same_rows):
 def test_reliability_curve(case, kind, band):
     curve = answer(
         f"reliability_curve {kind}",
-        lambda: mm.reliability_curve(case.scores, case.y, kind=kind, band=band, **settings_of(case)),
+        lambda: mm.evaluation.reliability_curve(case.scores, case.y, kind=kind, band=band, **settings_of(case)),
     )
     if curve is not None:
         for values in (curve.confidence, curve.value, curve.low, curve.high):

@@ -91,12 +91,14 @@ def test_calibration_error(estimator):
 
 
 CURVE = tuple(
-    k for k in inspect.signature(mm.reliability_curve).parameters if k not in ("scores", "y", "sample_weight")
+    k
+    for k in inspect.signature(mm.evaluation.reliability_curve).parameters
+    if k not in ("scores", "y", "sample_weight")
 )
 
 
 @examples(0.02, 60)
 @given(st.dictionaries(st.sampled_from(CURVE), st.sampled_from(VALUES), max_size=2))
 def test_reliability_curve(options):
-    curve = answer("option of reliability_curve", lambda: mm.reliability_curve(P, Y, **options))
+    curve = answer("option of reliability_curve", lambda: mm.evaluation.reliability_curve(P, Y, **options))
     assert curve is None or np.isfinite(curve.value).all()

@@ -4,11 +4,11 @@ import mixnmatch as mm
 from mixnmatch.maps import VectorScaling
 
 NESTED = {
-    "keep (ts >> irova)": lambda: mm.KeepWinner(mm.TemperatureScaling() >> mm.OneVsAll(mm.Isotonic())),
+    "keep (ts >> irova)": lambda: mm.maps.KeepWinner(mm.TemperatureScaling() >> mm.OneVsAll(mm.Isotonic())),
     "(a >> b) >> c": lambda: (mm.TemperatureScaling() >> VectorScaling()) >> mm.Pooled(mm.Isotonic(strict=True)),
     "a >> (b >> c)": lambda: mm.TemperatureScaling() >> (VectorScaling() >> mm.Pooled(mm.Isotonic(strict=True))),
-    "keep keep a >> b": lambda: mm.KeepWinner(mm.KeepWinner(VectorScaling()) >> mm.TemperatureScaling()),
-    "pooled": lambda: mm.Pooled(mm.BetaScaling()),
+    "keep keep a >> b": lambda: mm.maps.KeepWinner(mm.maps.KeepWinner(VectorScaling()) >> mm.TemperatureScaling()),
+    "pooled": lambda: mm.Pooled(mm.maps.BetaScaling()),
     "auto": lambda: mm.Auto(cv=3, accuracy_preserving=True),
     "auto >> a": lambda: mm.Auto(cv=3) >> mm.TemperatureScaling(),
 }

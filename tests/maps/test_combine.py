@@ -134,7 +134,7 @@ def test_increasing_maps_of_two_classes_are_injective(name):
     assert fitted.injective
     values = np.linspace(0.01, 0.99, 50)
     assert (np.diff(fitted.predict_proba(values)[:, 1]) > 0).all()
-    assert (mm.calibrator("ts") >> mm.OneVsAll(mm.PlattScaling())).fit(np.stack([1 - p, p], axis=1), y).injective
+    assert (mm.calibrator("ts") >> mm.OneVsAll(mm.maps.PlattScaling())).fit(np.stack([1 - p, p], axis=1), y).injective
     assert not mm.calibrator("isotonic").fit(p, y).injective
     three = rng.dirichlet(np.ones(3), 200)
     assert not mm.calibrator(name).fit(three, rng.integers(0, 3, 200)).injective

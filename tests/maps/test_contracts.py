@@ -25,7 +25,7 @@ EXPRESSIONS = {
         mm.maps.StructuredMatrixScaling(**k) >> mm.EnsembleTemperatureScaling() >> mm.Pooled(mm.Isotonic(strict=True))
     ),
     "crossed": lambda **k: mm.Composition(mm.maps.VectorScaling(**k), mm.Pooled(mm.Isotonic(shape="centred")), cv=3),
-    "pooled-beta": lambda **k: mm.Pooled(mm.BetaScaling(), **k),
+    "pooled-beta": lambda **k: mm.Pooled(mm.maps.BetaScaling(), **k),
     "pooled-histogram": lambda **k: mm.Pooled(mm.maps.HistogramBinning(bins=7, strategy="width"), **k),
     "pooled-bbq": lambda **k: mm.Pooled(mm.maps.BayesianBinning(), **k),
     "pooled-spline": lambda **k: mm.Pooled(mm.maps.SplineCalibration(), **k),
@@ -270,7 +270,7 @@ def test_flags_of_combinations():
     assert (ts >> strict).injective
     assert not mm.Pooled(mm.Isotonic()).accuracy_preserving
     assert not (ts >> mm.OneVsAll(mm.Isotonic())).accuracy_preserving
-    assert mm.Pooled(mm.BetaScaling()).accuracy_preserving
+    assert mm.Pooled(mm.maps.BetaScaling()).accuracy_preserving
     assert mm.Isotonic(strict=True).strictly_increasing
     assert not mm.maps.Uniform().accuracy_preserving
     kept = {line.name for line in calibrators() if line.accuracy_preserving}

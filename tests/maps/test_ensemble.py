@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-from mixnmatch import BetaScaling, Ensemble, EnsembleTemperatureScaling, PlattScaling, Pooled, engine, load_sample
+from mixnmatch import Ensemble, EnsembleTemperatureScaling, Pooled, engine, load_sample
 from mixnmatch._engine import door, kernels
 from mixnmatch._engine.prepared import Prepared
+from mixnmatch.maps import BetaScaling, PlattScaling
 from mixnmatch.maps.ensemble import FAMILIES, _Members, ensemble_statistic, shared_parts, sigmoid_statistic
 from mixnmatch.maps.shared_function import SharedFunction
 from tests.conftest import brier, make_problem, nll, softmax

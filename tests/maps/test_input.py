@@ -35,9 +35,9 @@ class Halfway:
 OWN = {
     "own": Squared,
     "own >> ts": lambda: Squared() >> mm.TemperatureScaling(),
-    "keep own": lambda: mm.KeepWinner(Squared()),
+    "keep own": lambda: mm.maps.KeepWinner(Squared()),
     "object >> ts": lambda: mm.Composition(Halfway(), mm.TemperatureScaling()),
-    "keep object": lambda: mm.KeepWinner(Halfway()),
+    "keep object": lambda: mm.maps.KeepWinner(Halfway()),
 }
 
 
@@ -76,7 +76,7 @@ def test_weights_reach_the_map_that_reads_them(name):
 
 
 def test_nothing_asked_leaves_the_settings():
-    made = mm.KeepWinner(mm.TemperatureScaling(logits=True, classes=["x", "y"], weights="importance"))
+    made = mm.maps.KeepWinner(mm.TemperatureScaling(logits=True, classes=["x", "y"], weights="importance"))
     copy = made.for_input()
     assert copy is not made
     assert repr(copy) == repr(made)
@@ -85,7 +85,7 @@ def test_nothing_asked_leaves_the_settings():
 
 def test_a_loaded_map_knows_its_input(tmp_path):
     logits, y = make_problem(60, 3)
-    nested = mm.KeepWinner(mm.TemperatureScaling() >> mm.OneVsAll(mm.Isotonic()))
+    nested = mm.maps.KeepWinner(mm.TemperatureScaling() >> mm.OneVsAll(mm.Isotonic()))
     nested.for_input(logits=True, classes=LETTERS).fit(logits, LETTERS[y]).save(tmp_path / "map.json")
     loaded = mm.load(tmp_path / "map.json")
     assert loaded.takes_logits

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from mixnmatch import BetaScaling, Isotonic, OneVsAll, PlattScaling, TemperatureScaling, calibrator
+from mixnmatch import Isotonic, OneVsAll, TemperatureScaling, calibrator
+from mixnmatch.maps import BetaScaling, PlattScaling
 from mixnmatch.maps.inverse import _bisect, _number, _ordinal
 
 STRICT = ("identity", "ts", "ets", "platt", "beta", "ensemble-beta", "ensemble-platt", "vector", "svs", "iop")

@@ -5,17 +5,9 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 from sklearn.isotonic import IsotonicRegression
 
-from mixnmatch import (
-    Identity,
-    Isotonic,
-    OneVsAll,
-    Pooled,
-    TemperatureScaling,
-    accuracy_preserved,
-    engine,
-    load_sample,
-)
+from mixnmatch import Isotonic, OneVsAll, Pooled, TemperatureScaling, accuracy_preserved, engine, load_sample
 from mixnmatch._engine.kernels import compiled_available
+from mixnmatch.maps import Identity
 from tests.conftest import make_problem, softmax
 
 

@@ -87,7 +87,7 @@ def test_sums_floors_and_order(seed, size):
 def test_predictions_stay_in_floating_point(dtype):
     logits, y = make_problem(400, 5, seed=1, dtype=dtype)
     y = (y + 1) % 5  # the map inside wants to change every prediction
-    fitted = mm.KeepWinner(mm.maps.StructuredMatrixScaling(logits=True)).fit(logits, y)
+    fitted = mm.maps.KeepWinner(mm.maps.StructuredMatrixScaling(logits=True)).fit(logits, y)
     p = fitted.predict_proba(logits)
     assert p.dtype == dtype
     assert mm.accuracy_preserved(logits, p)
@@ -118,10 +118,10 @@ def test_settings_are_those_of_the_map_inside():
     logits, y = make_problem(200, 3, seed=4)
     names = np.array(["a", "b", "c"])
     inside = mm.maps.StructuredVectorScaling(logits=True, classes=names)
-    fitted = mm.KeepWinner(inside).fit(logits, names[y])
+    fitted = mm.maps.KeepWinner(inside).fit(logits, names[y])
     assert fitted.predict(logits).tolist() == names[logits.argmax(axis=1)].tolist()
     assert not fitted.injective
-    assert mm.KeepWinner(mm.TemperatureScaling()).injective
+    assert mm.maps.KeepWinner(mm.TemperatureScaling()).injective
 
 
 def test_other_peoples_calibrators():
@@ -129,14 +129,14 @@ def test_other_peoples_calibrators():
 
     logits, y = make_problem(300, 3, seed=5)
     p = softmax(logits)
-    fitted = mm.KeepWinner(LogisticRegression()).fit(p, y)
+    fitted = mm.maps.KeepWinner(LogisticRegression()).fit(p, y)
     assert mm.accuracy_preserved(p, fitted.predict_proba(p))
     with pytest.raises(TypeError, match="fit and predict_proba"):
-        mm.KeepWinner("sms").fit(p, y)
+        mm.maps.KeepWinner("sms").fit(p, y)
 
 
 PARTS = {
-    "keep": lambda **k: mm.KeepWinner(mm.maps.VectorScaling(**k)),
+    "keep": lambda **k: mm.maps.KeepWinner(mm.maps.VectorScaling(**k)),
     "ts": mm.TemperatureScaling,
     "ets": mm.EnsembleTemperatureScaling,
     "iop": mm.maps.IntraOrderPreserving,
@@ -180,7 +180,7 @@ def test_output_of_another_shape_is_refused():
 
     logits, y = make_problem(100, 3, seed=6)
     with pytest.raises(ValueError, match=r"shape \(100, 2\)"):
-        mm.KeepWinner(Short()).fit(softmax(logits), y).predict_proba(softmax(logits))
+        mm.maps.KeepWinner(Short()).fit(softmax(logits), y).predict_proba(softmax(logits))
 
 
 def test_survives_saving(tmp_path):

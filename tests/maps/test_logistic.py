@@ -3,7 +3,8 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
-from mixnmatch import BetaScaling, OneVsAll, PlattScaling, Pooled
+from mixnmatch import OneVsAll, Pooled
+from mixnmatch.maps import BetaScaling, PlattScaling
 from mixnmatch.maps._solve import Point, bounded_step, newton
 from tests.conftest import make_problem, softmax
 

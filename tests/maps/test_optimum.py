@@ -267,7 +267,7 @@ def test_an_interrupted_solver_warns(monkeypatch):
     logits, y, _ = drawn(200, 2)
     monkeypatch.setattr("mixnmatch.maps.logistic.newton", lambda *a, **k: newton(*a, **{**k, "iterations": 1}))
     with pytest.warns(ConvergenceWarning, match="PlattScaling"):
-        mm.PlattScaling(logits=True).fit(8 * logits, y)
+        mm.maps.PlattScaling(logits=True).fit(8 * logits, y)
 
 
 def test_newton_takes_problems_of_very_different_scales_together():

@@ -152,7 +152,7 @@ def test_a_map_must_be_fitted_and_remember_or_be_told():
     with pytest.raises(ValueError, match="is not fitted"):
         mm.calibrator("ts").adapt(priors=[0.5, 0.5])
     p, y = softmax(make_problem(50, 2)[0]), make_problem(50, 2)[1]
-    forgetful = (mm.TemperatureScaling() >> mm.Identity()).fit(p, y).first_
+    forgetful = (mm.TemperatureScaling() >> mm.maps.Identity()).fit(p, y).first_
     with pytest.raises(ValueError, match=r"does not remember .* pass calibration=\(scores, y\)"):
         forgetful.adapt(priors=[0.5, 0.5])
     whole = mm.TemperatureScaling().fit(p, y)
@@ -226,7 +226,7 @@ def test_summaries_count_what_they_say(n_classes, dtype):
 
 def test_summaries_of_saturated_scores_and_of_repetitions():
     p = np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
-    fitted = mm.Identity().fit(p, [0, 1, 2])
+    fitted = mm.maps.Identity().fit(p, [0, 1, 2])
     assert fitted.summary_.counts[0, -1] == fitted.summary_.counts[1, -1] == fitted.summary_.counts[2, 0] == 1
     twice = summarise(fitted, read_rows(np.repeat(p, 2, axis=0), np.repeat([0, 1, 2], 2)))
     weighted = summarise(fitted, read_rows(p, [0, 1, 2], [2, 2, 2]))

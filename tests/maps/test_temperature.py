@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from mixnmatch import EnsembleTemperatureScaling, Identity, TemperatureScaling
-from mixnmatch.maps import Uniform
+from mixnmatch import EnsembleTemperatureScaling, TemperatureScaling
+from mixnmatch.maps import Identity, Uniform
 from mixnmatch.maps.ensemble_temperature import simplex_minimum
 from tests.conftest import brier, make_problem, nll, softmax
 

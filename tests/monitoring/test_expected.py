@@ -40,9 +40,9 @@ def test_expectations_and_intervals_hold_in_simulation(n_classes):
     found = {name: [] for name in ("accuracy", "f1", "roc_auc", "log_loss", "brier_score")}
     for _ in range(150):
         y = draw_labels(p, rng)
-        found["accuracy"].append(float(mm.accuracy(p, y)))
-        found["log_loss"].append(float(mm.log_loss(p, y)))
-        found["brier_score"].append(float(mm.brier_score(p, y)))
+        found["accuracy"].append(float(mm.evaluation.accuracy(p, y)))
+        found["log_loss"].append(float(mm.evaluation.log_loss(p, y)))
+        found["brier_score"].append(float(mm.evaluation.brier_score(p, y)))
         if n_classes == 2:
             found["f1"].append(f1_score(y, p.argmax(axis=1)))
             found["roc_auc"].append(roc_auc_score(y, p[:, 1]))

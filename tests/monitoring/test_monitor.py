@@ -13,7 +13,7 @@ from mixnmatch.monitoring.monitor import OPEN_STEPS
 from mixnmatch.monitoring.process import SPREAD
 from tests.conftest import draw_labels, softmax
 
-IDENTITY = {n: mm.Identity().fit(np.full((n, n), 1 / n), np.arange(n)) for n in (2, 3, 10, 40)}
+IDENTITY = {n: mm.maps.Identity().fit(np.full((n, n), 1 / n), np.arange(n)) for n in (2, 3, 10, 40)}
 
 
 def scores_of(rng, n, n_classes):
@@ -312,7 +312,7 @@ def test_extreme_probabilities_stay_finite():
 
 def test_a_thousand_classes():
     rng = np.random.default_rng(0)
-    fitted = mm.Identity().fit(np.full((2, 1000), 1e-3), [0, 1], None)
+    fitted = mm.maps.Identity().fit(np.full((2, 1000), 1e-3), [0, 1], None)
     monitor = Monitor(fitted)
     for slope in (1.0, 1.0, 0.5):
         p = softmax(rng.normal(size=(200, 1000)) * 3)
@@ -380,7 +380,7 @@ def test_bad_input_is_refused_and_changes_nothing():
 
 def test_settings_are_checked():
     with pytest.raises(ValueError, match="not a fitted map"):
-        Monitor(mm.Identity())
+        Monitor(mm.maps.Identity())
     for alpha in (0, 1, math.nan, "small"):
         with pytest.raises(ValueError, match="alpha"):
             Monitor(IDENTITY[2], alpha=alpha)

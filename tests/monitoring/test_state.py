@@ -47,7 +47,7 @@ def test_round_trip(fitted, tmp_path, steps):
 
 
 def test_an_impossible_event_survives(tmp_path):
-    fitted = mm.Identity().fit([0.2, 0.8], [0, 1])
+    fitted = mm.maps.Identity().fit([0.2, 0.8], [0, 1])
     monitor = Monitor(fitted)
     monitor.update([0.0, 0.3], [1, 0])
     monitor.save(tmp_path / "state.json")

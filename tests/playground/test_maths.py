@@ -98,9 +98,9 @@ def fitted_by_library(method, scores, y, logits):
 def measures_by_library(scores, y, logits=False):
     return {
         "n": len(y),
-        "accuracy": mm.accuracy(scores, y, logits=logits),
-        "logLoss": mm.log_loss(scores, y, logits=logits),
-        "brier": mm.brier_score(scores, y, logits=logits),
+        "accuracy": mm.evaluation.accuracy(scores, y, logits=logits),
+        "logLoss": mm.evaluation.log_loss(scores, y, logits=logits),
+        "brier": mm.evaluation.brier_score(scores, y, logits=logits),
         "ece": mm.calibration_error(scores, y, estimator="histogram", logits=logits),
     }
 

@@ -129,7 +129,7 @@ def test_a_map_with_a_temperature_by_hand_loads(page, tmp_path):
         "() => [playground.state.session.calibration].map(t => [Array.from(t.scores), Array.from(t.labels)])[0]"
     )
     scores, labels = np.reshape(half[0], (-1, 10)), np.array(half[1])
-    assert loaded.loss_ == pytest.approx(float(mm.log_loss(scores / 2, labels, logits=True)), abs=AGREED)
+    assert loaded.loss_ == pytest.approx(float(mm.evaluation.log_loss(scores / 2, labels, logits=True)), abs=AGREED)
 
 
 def test_the_slider_works_by_keyboard(page):

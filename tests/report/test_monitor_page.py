@@ -13,7 +13,7 @@ from tests.conftest import draw_labels, softmax
 
 def made(n_classes, steps=3, names=None):
     rng = np.random.default_rng(0)
-    fitted = mm.Identity(classes=names).fit(
+    fitted = mm.maps.Identity(classes=names).fit(
         np.full((n_classes, n_classes), 1 / n_classes), np.arange(n_classes) if names is None else names
     )
     monitor = Monitor(fitted)
@@ -51,6 +51,6 @@ def test_infinite_evidence_and_names_are_shown(tmp_path):
 
 
 def test_nothing_to_show():
-    monitor = Monitor(mm.Identity().fit([0.2, 0.8], [0, 1]))
+    monitor = Monitor(mm.maps.Identity().fit([0.2, 0.8], [0, 1]))
     with pytest.raises(ValueError, match="no samples"):
         render_monitor(monitor)

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from mixnmatch import KeepWinner, accuracy_preserved, load, load_sample
+from mixnmatch import accuracy_preserved, load, load_sample
+from mixnmatch.maps import KeepWinner
 from mixnmatch.selection import candidates
 from mixnmatch.selection.auto import Auto
 from mixnmatch.selection.candidates import candidates_for, drop_over_budget, guess_seconds

@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import chi2
 
 import mixnmatch as mm
-from mixnmatch import estimate_priors
 from mixnmatch import rows as read_rows
 from mixnmatch.maps.summary import CELLS, summarise
+from mixnmatch.selection import estimate_priors
 from mixnmatch.selection.mixture import Fixed, PriorLikelihood, profile_interval
 from mixnmatch.selection.uncertainty import LEAST_EXPECTED, _merging
 from tests.conftest import draw_labels, softmax
@@ -16,7 +16,7 @@ from tests.conftest import draw_labels, softmax
 def identity(p, y=None):
     """A map that does nothing, fitted to probabilities."""
     p = np.asarray(p, dtype=float)
-    return mm.Identity().fit(p, np.arange(len(p)) % p.shape[1] if y is None else y)
+    return mm.maps.Identity().fit(p, np.arange(len(p)) % p.shape[1] if y is None else y)
 
 
 def log_likelihood(p, source, priors):
@@ -151,7 +151,7 @@ def test_an_absent_class_is_told():
     rng = np.random.default_rng(0)
     p = softmax(rng.normal(size=(300, 3)) * 2)
     y = draw_labels(p[:, :2] / p[:, :2].sum(axis=1, keepdims=True), rng)
-    found = estimate_priors(mm.Identity(classes=["a", "b", "c"]).fit(p, np.array(["a", "b"])[y]), p)
+    found = estimate_priors(mm.maps.Identity(classes=["a", "b", "c"]).fit(p, np.array(["a", "b"])[y]), p)
     assert any("no sample of 'c'" in text for text in found.warnings)
     assert np.isfinite(found.interval).all()
     bound = mm.calibrator("bcts", logits=True).fit(np.log(p), y)
@@ -169,7 +169,7 @@ def test_a_class_that_is_never_predicted_stays_so():
 
 def test_saturated_logits_and_float32():
     logits = np.array([[50.0, 0.0], [0.0, 50.0], [3.0, 0.0], [0.0, 3.0]] * 25)
-    fitted = mm.Identity(logits=True).fit(logits, [0, 1] * 50)
+    fitted = mm.maps.Identity(logits=True).fit(logits, [0, 1] * 50)
     double, single = estimate(fitted, logits[:70]), estimate(fitted, logits[:70].astype(np.float32))
     np.testing.assert_allclose(double.priors, single.priors, atol=1e-6)
     assert np.isfinite(double.interval).all()
@@ -337,7 +337,7 @@ def test_cells_are_merged_until_they_hold_enough():
 def test_results_are_data_and_text():
     rng = np.random.default_rng(0)
     p = softmax(rng.normal(size=(300, 2)))
-    fitted = mm.Identity(classes=["no", "yes"]).fit(p, np.array(["no", "yes"])[draw_labels(p, rng)])
+    fitted = mm.maps.Identity(classes=["no", "yes"]).fit(p, np.array(["no", "yes"])[draw_labels(p, rng)])
     found = estimate_priors(fitted, p, confidence=0.9)
     text = str(found)
     assert "90% interval" in text
@@ -364,4 +364,4 @@ def test_bad_requests_are_refused():
     with pytest.raises(ValueError, match="fitted with 2"):
         estimate_priors(fitted, np.full((2, 3), 1 / 3))
     with pytest.raises(ValueError, match="is not fitted"):
-        estimate_priors(mm.Identity(), p)
+        estimate_priors(mm.maps.Identity(), p)

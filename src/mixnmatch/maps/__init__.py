@@ -5,11 +5,14 @@ Classes are imported when they are first used.
 
 from typing import Any
 
+from mixnmatch.maps.base import BinaryMap, CalibrationMap
 from mixnmatch.maps.registry import CLASSES, calibrator, calibrators, default_method, map_class, register_map
 
 _LAYER_ABOVE = "mixnmatch.selection"
 __all__ = [
     *(name for name, home in CLASSES.items() if not home.startswith(_LAYER_ABOVE)),
+    "BinaryMap",
+    "CalibrationMap",
     "calibrator",
     "calibrators",
     "default_method",

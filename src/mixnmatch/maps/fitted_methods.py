@@ -37,7 +37,7 @@ class FittedMethods:
             kept, such as ``{"neg": 0.1}``. Classes that a dict leaves out were kept.
         unlabelled : array of shape (n, L) or (n,), optional
             Scores of new samples, from which the frequencies are estimated by maximum likelihood
-            (:func:`mixnmatch.estimate_priors`, which also gives intervals and tests). Doubts become warnings.
+            (:func:`mixnmatch.selection.estimate_priors`, which also gives intervals and tests). Doubts become warnings.
         sample_weight : array of shape (n,), optional
             Weights of the unlabelled samples.
         calibration : tuple (scores, y) or (scores, y, sample_weight), optional
@@ -148,7 +148,7 @@ class FittedMethods:
 
         Examples
         --------
-        >>> from mixnmatch import PlattScaling
+        >>> from mixnmatch.maps import PlattScaling
         >>> fitted = PlattScaling().fit([0.1, 0.4, 0.6, 0.9, 0.7, 0.2], [0, 0, 1, 1, 0, 1])
         >>> score = fitted.inverse(0.6)
         >>> fitted.predict_proba([score])[0, 1].round(6)

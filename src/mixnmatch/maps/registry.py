@@ -1,8 +1,8 @@
 """Every calibration map by name: where its class is, and the short names that stand for expressions.
 
-A new map is one line here. It then has a short name, is savable, and takes part in comparisons, the command line, the
-report, the tests of contracts and the table in the documentation. Other packages add theirs by :func:`register_map`, or
-by an entry point in the group ``mixnmatch.maps``.
+A new map is one line of ``METHODS``. It then has a short name, is savable, and takes part in comparisons, the command
+line, the report, the tests of contracts and the table in the documentation. Other packages add theirs by
+:func:`register_map`, or by an entry point in the group ``mixnmatch.maps``.
 """
 
 from __future__ import annotations
@@ -22,65 +22,26 @@ Options = dict[str, Any]
 Build = Callable[[Options, Options], CalibrationMap]
 ENTRY_POINTS = "mixnmatch.maps"
 
-# Where classes are. A file may name these and no others; a name stays loadable for ever.
-CLASSES: dict[str, str] = {
-    "Auto": "mixnmatch.selection.auto",
-    "BayesianBinning": "mixnmatch.maps.binning",
-    "BetaScaling": "mixnmatch.maps.logistic",
-    "BiasCorrectedTemperatureScaling": "mixnmatch.maps.scaling",
-    "Composition": "mixnmatch.maps.composition",
-    "ContextualOrderPreserving": "mixnmatch.maps.context",
-    "DirichletScaling": "mixnmatch.maps.scaling",
-    "Ensemble": "mixnmatch.maps.ensemble",
-    "EnsembleTemperatureScaling": "mixnmatch.maps.ensemble_temperature",
-    "GaussianProcessCalibration": "mixnmatch.maps.gaussian_process",
-    "HistogramBinning": "mixnmatch.maps.binning",
-    "Identity": "mixnmatch.maps.trivial",
-    "IntraOrderPreserving": "mixnmatch.maps.order_preserving",
-    "Isotonic": "mixnmatch.maps.isotonic",
-    "KeepWinner": "mixnmatch.maps.keep_winner",
-    "KernelCalibration": "mixnmatch.maps.kernel",
-    "MatrixScaling": "mixnmatch.maps.scaling",
-    "NormalisedIsotonic": "mixnmatch.maps.normalised_isotonic",
-    "OneVsAll": "mixnmatch.maps.combine",
-    "PlattScaling": "mixnmatch.maps.logistic",
-    "Pooled": "mixnmatch.maps.combine",
-    "PriorShift": "mixnmatch.maps.prior_shift",
-    "QuadraticScaling": "mixnmatch.maps.quadratic",
-    "ShrunkenBetaScaling": "mixnmatch.maps.shrunken",
-    "ShrunkenPlattScaling": "mixnmatch.maps.shrunken",
-    "SplineCalibration": "mixnmatch.maps.spline",
-    "StructuredMatrixScaling": "mixnmatch.maps.scaling",
-    "StructuredVectorScaling": "mixnmatch.maps.scaling",
-    "TemperatureScaling": "mixnmatch.maps.temperature",
-    "Uniform": "mixnmatch.maps.trivial",
-    "VectorScaling": "mixnmatch.maps.scaling",
-    "VennAbers": "mixnmatch.maps.venn_abers",
-}
-_registered: dict[str, type[CalibrationMap]] = {}
-
 
 def map_class(name: str) -> type[CalibrationMap] | None:
     """The class of a map by its name, imported when it is asked for; None if there is no such map."""
     if name in CLASSES:
-        found: type[CalibrationMap] = getattr(import_module(CLASSES[name]), name)
-        return found
+        kind: type[CalibrationMap] = getattr(import_module(CLASSES[name]), name)
+        return kind
     _load_entry_points()
     return _registered.get(name)
 
 
 @dataclass(frozen=True)
 class Method:
-    """One short name: how to build the map, in a line what it is, and what it costs.
+    """One short name: how to build the map, and in a line what it is.
 
-    ``cost`` orders names by the time of a fit: 0 for instant ones, 3 for those that take longest. ``same_as`` is the
-    name that stands for the same map.
+    ``slow`` marks methods that take much longer than the others, ``same_as`` is the name that stands for the same map.
     """
 
-    name: str
     build: Build
     summary: str
-    cost: int = 0
+    slow: bool = False
     same_as: str | None = None
 
     @property
@@ -95,39 +56,42 @@ def _make(name: str, **settings: Any) -> Any:
     return kind(**settings)
 
 
-def _single(name: str, **fixed: Any) -> Build:
-    return lambda common, options: _make(name, **common, **(fixed | options))
-
-
 def _parted(options: Options, *outer: str) -> tuple[Options, Options]:
     """Options for the outer map (those named) and for the inner one (the rest)."""
     return {k: v for k, v in options.items() if k in outer}, {k: v for k, v in options.items() if k not in outer}
 
 
-def _binary(name: str, *, smoothing: float = 1.0) -> Build:
-    """A binary map, one-vs-all for many classes; how much it is smoothed is the combinator's unless the map says it."""
+class _Map:
+    """Builds the map of one class, given as ``module.Class`` of ``mixnmatch.maps``. Binary maps become one-vs-all."""
 
-    def build(common: Options, options: Options) -> CalibrationMap:
-        kind = map_class(name)
+    def __init__(self, path: str, *, smoothing: float = 1.0, **fixed: Any):
+        module, _, self.kind = path.rpartition(".")
+        self.module = module if module.startswith("mixnmatch.") else f"mixnmatch.maps.{module}"
+        self.smoothing = smoothing
+        self.fixed = fixed
+
+    def __call__(self, common: Options, options: Options) -> CalibrationMap:
+        kind = map_class(self.kind)
         assert kind is not None
+        if not issubclass(kind, BinaryMap):
+            return kind(**common, **(self.fixed | options))
+        # How much it is smoothed is an option of the combinator unless the map has such an option itself.
         own = "smoothing" in signature(kind).parameters and not kind._smoothed_outside
         outer, inner = _parted(options, *([] if own else ["smoothing"]))
-        settings: Options = {"smoothing": smoothing} | common | outer
-        made: CalibrationMap = _make("OneVsAll", map=kind(**inner), **settings)
-        return made
-
-    return build
+        settings: Options = {"smoothing": self.smoothing} | common | outer
+        one_vs_all: CalibrationMap = _make("OneVsAll", map=kind(**inner), **settings)
+        return one_vs_all
 
 
 def _irm(common: Options, options: Options) -> CalibrationMap:
     outer, inner = _parted(options, "smoothing")
-    made: CalibrationMap = _make("Pooled", map=_make("Isotonic", strict=True, **inner), **common, **outer)
-    return made
+    pooled: CalibrationMap = _make("Pooled", map=_make("Isotonic", strict=True, **inner), **common, **outer)
+    return pooled
 
 
 def _keep_matrix(common: Options, options: Options) -> CalibrationMap:
-    made: CalibrationMap = _make("KeepWinner", map=_make("StructuredMatrixScaling", **common, **options))
-    return made
+    keeping: CalibrationMap = _make("KeepWinner", map=_make("StructuredMatrixScaling", **common, **options))
+    return keeping
 
 
 def _keep_context_matrix(common: Options, options: Options) -> CalibrationMap:
@@ -135,8 +99,8 @@ def _keep_context_matrix(common: Options, options: Options) -> CalibrationMap:
         "first": _make("ContextualOrderPreserving", **common),
         "second": _make("StructuredMatrixScaling", **options),
     }
-    made: CalibrationMap = _make("KeepWinner", map=_make("Composition", **parts))
-    return made
+    keeping: CalibrationMap = _make("KeepWinner", map=_make("Composition", **parts))
+    return keeping
 
 
 def _after(first: str, second: Build) -> Build:
@@ -144,62 +108,76 @@ def _after(first: str, second: Build) -> Build:
         outer, inner = _parted(options, "cv", "random_state")
         before, after = _parted(inner, "loss")
         parts = {"first": _make(first, **common, **before), "second": second({}, after)}
-        made: CalibrationMap = _make("Composition", **parts, **outer)
-        return made
+        composition: CalibrationMap = _make("Composition", **parts, **outer)
+        return composition
 
     return build
 
 
-_one_vs_all = _binary("Isotonic")
+_isotonic = _Map("isotonic.Isotonic")
 _TS, _ETS = "TemperatureScaling", "EnsembleTemperatureScaling"
 METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        Method("identity", _single("Identity"), "no calibration: the scores as they are"),
-        Method("uniform", _single("Uniform"), "the same probability for every class"),
-        Method("ts", _single(_TS), "temperature scaling"),
-        Method("ets", _single(_ETS), "ensemble temperature scaling, fitted jointly"),
-        Method("platt", _binary("PlattScaling"), "Platt scaling on logits, one-vs-all for many classes"),
-        Method("beta", _binary("BetaScaling"), "beta scaling, one-vs-all for many classes"),
-        Method("platt-shrunk", _binary("ShrunkenPlattScaling", smoothing=0.03), "Platt scaling, shrunk to identity", 1),
-        Method("beta-shrunk", _binary("ShrunkenBetaScaling", smoothing=0.03), "beta scaling, shrunk to identity", 1),
-        Method("quadratic", _binary("QuadraticScaling", smoothing=0.03), "logistic in log-odds and their square", 1),
-        Method("spline", _binary("SplineCalibration", smoothing=0.03), "smoothing spline of the log-odds", 2),
-        Method("kernel", _binary("KernelCalibration", smoothing=0.03), "kernel correction of Platt scaling", 2),
-        Method("ensemble-beta", _single("Ensemble", family="beta"), "ensemble of beta, identity and uniform", 3),
-        Method("ensemble-platt", _single("Ensemble", family="platt"), "ensemble of Platt, identity and uniform", 3),
-        Method("bcts", _single("BiasCorrectedTemperatureScaling"), "temperature scaling with a bias for each class", 1),
-        Method("vector", _single("VectorScaling"), "vector scaling: a slope and an intercept for each class", 1),
-        Method("matrix", _single("MatrixScaling"), "matrix scaling: all L x L slopes; overfits", 3),
-        Method("dirichlet", _single("DirichletScaling"), "Dirichlet scaling with ODIR regularisation", 3),
-        Method("svs", _single("StructuredVectorScaling"), "structured vector scaling", 1),
-        Method("sms", _single("StructuredMatrixScaling"), "structured matrix scaling", 2),
-        Method("keep-sms", _keep_matrix, "structured matrix scaling that never changes the predicted class", 2),
-        Method("keep-context-sms", _keep_context_matrix, "iop-context, then sms; never changes the predicted class", 2),
-        Method("isotonic", _one_vs_all, "isotonic regression, one-vs-all for many classes"),
-        Method("histogram", _binary("HistogramBinning"), "histogram binning, one-vs-all for many classes"),
-        Method("bbq", _binary("BayesianBinning"), "Bayesian binning into quantiles, one-vs-all", 1),
-        Method("venn-abers", _binary("VennAbers", smoothing=0.0), "inductive Venn-Abers, one-vs-all", 1),
-        Method("irm", _irm, "multi-class isotonic regression: one strict function for all classes"),
-        Method("irm-normalised", _single("NormalisedIsotonic"), "as irm, fitted with the normalisation inside"),
-        Method("irova", _one_vs_all, "isotonic regression one-vs-all, as the paper calls it", same_as="isotonic"),
-        Method("irova-ts", _after(_TS, _one_vs_all), "temperature scaling, then isotonic one-vs-all"),
-        Method("irova-ets", _after(_ETS, _one_vs_all), "ETS, then isotonic one-vs-all"),
-        Method("irm-ts", _after(_TS, _irm), "temperature scaling, then multi-class isotonic"),
-        Method("irm-ets", _after(_ETS, _irm), "ETS, then multi-class isotonic"),
-        Method(
-            "iop", _single("IntraOrderPreserving"), "intra order-preserving: one monotone function of log-scores", 1
-        ),
-        Method(
-            "iop-context", _single("ContextualOrderPreserving"), "as iop, with a function that depends on the sample", 1
-        ),
-        Method("gpc", _single("GaussianProcessCalibration"), "Gaussian-process calibration", 3),
-        Method("auto", _single("Auto"), "cross-validated stack of maps and compositions", 3),
-    )
+    "identity": Method(_Map("trivial.Identity"), "no calibration: the scores as they are"),
+    "uniform": Method(_Map("trivial.Uniform"), "the same probability for every class"),
+    "ts": Method(_Map("temperature.TemperatureScaling"), "temperature scaling"),
+    "ets": Method(
+        _Map("ensemble_temperature.EnsembleTemperatureScaling"), "ensemble temperature scaling, fitted jointly"
+    ),
+    "platt": Method(_Map("logistic.PlattScaling"), "Platt scaling on logits, one-vs-all for many classes"),
+    "beta": Method(_Map("logistic.BetaScaling"), "beta scaling, one-vs-all for many classes"),
+    "platt-shrunk": Method(_Map("shrunken.ShrunkenPlattScaling", smoothing=0.03), "Platt scaling, shrunk to identity"),
+    "beta-shrunk": Method(_Map("shrunken.ShrunkenBetaScaling", smoothing=0.03), "beta scaling, shrunk to identity"),
+    "quadratic": Method(_Map("quadratic.QuadraticScaling", smoothing=0.03), "logistic in log-odds and their square"),
+    "spline": Method(_Map("spline.SplineCalibration", smoothing=0.03), "smoothing spline of the log-odds"),
+    "kernel": Method(_Map("kernel.KernelCalibration", smoothing=0.03), "kernel correction of Platt scaling"),
+    "ensemble-beta": Method(
+        _Map("ensemble.Ensemble", family="beta"), "ensemble of beta, identity and uniform", slow=True
+    ),
+    "ensemble-platt": Method(
+        _Map("ensemble.Ensemble", family="platt"), "ensemble of Platt, identity and uniform", slow=True
+    ),
+    "bcts": Method(_Map("scaling.BiasCorrectedTemperatureScaling"), "temperature scaling with a bias for each class"),
+    "vector": Method(_Map("scaling.VectorScaling"), "vector scaling: a slope and an intercept for each class"),
+    "matrix": Method(_Map("scaling.MatrixScaling"), "matrix scaling: all L x L slopes; overfits", slow=True),
+    "dirichlet": Method(_Map("scaling.DirichletScaling"), "Dirichlet scaling with ODIR regularisation", slow=True),
+    "svs": Method(_Map("scaling.StructuredVectorScaling"), "structured vector scaling"),
+    "sms": Method(_Map("scaling.StructuredMatrixScaling"), "structured matrix scaling"),
+    "keep-sms": Method(_keep_matrix, "structured matrix scaling that never changes the predicted class"),
+    "keep-context-sms": Method(_keep_context_matrix, "iop-context, then sms; never changes the predicted class"),
+    "isotonic": Method(_isotonic, "isotonic regression, one-vs-all for many classes"),
+    "histogram": Method(_Map("binning.HistogramBinning"), "histogram binning, one-vs-all for many classes"),
+    "bbq": Method(_Map("binning.BayesianBinning"), "Bayesian binning into quantiles, one-vs-all"),
+    "venn-abers": Method(_Map("venn_abers.VennAbers", smoothing=0.0), "inductive Venn-Abers, one-vs-all"),
+    "irm": Method(_irm, "multi-class isotonic regression: one strict function for all classes"),
+    "irm-normalised": Method(
+        _Map("normalised_isotonic.NormalisedIsotonic"), "as irm, fitted with the normalisation inside"
+    ),
+    "irova": Method(_isotonic, "isotonic regression one-vs-all, as the paper calls it", same_as="isotonic"),
+    "irova-ts": Method(_after(_TS, _isotonic), "temperature scaling, then isotonic one-vs-all"),
+    "irova-ets": Method(_after(_ETS, _isotonic), "ETS, then isotonic one-vs-all"),
+    "irm-ts": Method(_after(_TS, _irm), "temperature scaling, then multi-class isotonic"),
+    "irm-ets": Method(_after(_ETS, _irm), "ETS, then multi-class isotonic"),
+    "iop": Method(
+        _Map("order_preserving.IntraOrderPreserving"), "intra order-preserving: one monotone function of log-scores"
+    ),
+    "iop-context": Method(
+        _Map("context.ContextualOrderPreserving"), "as iop, with a function that depends on the sample"
+    ),
+    "gpc": Method(_Map("gaussian_process.GaussianProcessCalibration"), "Gaussian-process calibration", slow=True),
+    "auto": Method(_Map("mixnmatch.selection.auto.Auto"), "cross-validated stack of maps and compositions", slow=True),
 }
+# Where classes are. A file may name these and no others; a name stays loadable for ever. Some have no short name.
+CLASSES: dict[str, str] = {
+    "Composition": "mixnmatch.maps.composition",
+    "KeepWinner": "mixnmatch.maps.keep_winner",
+    "OneVsAll": "mixnmatch.maps.combine",
+    "Pooled": "mixnmatch.maps.combine",
+    "PriorShift": "mixnmatch.maps.prior_shift",
+} | {each.build.kind: each.build.module for each in METHODS.values() if isinstance(each.build, _Map)}
+_registered: dict[str, type[CalibrationMap]] = {}
 
 
-def register_map(kind: type[CalibrationMap], *, name: str, summary: str | None = None, cost: int = 0) -> None:
+def register_map(kind: type[CalibrationMap], *, name: str, summary: str | None = None, slow: bool = False) -> None:
     """Add a map of your own to the library, under a short name.
 
     It can then be built by :func:`calibrator`, compared, saved and loaded like the built-in ones. A binary map becomes
@@ -213,8 +191,8 @@ def register_map(kind: type[CalibrationMap], *, name: str, summary: str | None =
         Short name.
     summary : str, optional
         What it is, in a line; by default the first line of its docstring.
-    cost : int
-        0 for maps that are fitted at once, 3 for those that take longest.
+    slow : bool
+        Whether a fit takes much longer than that of the other maps.
     """
     if not (isinstance(kind, type) and issubclass(kind, CalibrationMap)):
         msg = f"a map is a subclass of CalibrationMap, got {kind!r}"
@@ -228,7 +206,7 @@ def register_map(kind: type[CalibrationMap], *, name: str, summary: str | None =
         raise ValueError(msg)
     _registered[title] = kind
     text = summary or (kind.__doc__ or title).strip().splitlines()[0]
-    METHODS[name] = Method(name, _binary(title) if issubclass(kind, BinaryMap) else _single(title), text, cost)
+    METHODS[name] = Method(_Map(title), text, slow)
 
 
 @cache
@@ -327,4 +305,4 @@ def calibrators() -> list[Description]:
     >>> [line.name for line in calibrators() if line.accuracy_preserving][:3]
     ['identity', 'ts', 'ets']
     """
-    return [Description(each.name, each.summary, each.accuracy_preserving) for each in methods().values()]
+    return [Description(name, each.summary, each.accuracy_preserving) for name, each in methods().items()]

@@ -96,7 +96,7 @@ class Monitor:
     Examples
     --------
     >>> import numpy as np
-    >>> from mixnmatch import Identity
+    >>> from mixnmatch.maps import Identity
     >>> rng = np.random.default_rng(0)
     >>> p = rng.uniform(0.05, 0.6, size=4000)
     >>> monitor = Monitor(Identity().fit(p, rng.random(4000) < p))

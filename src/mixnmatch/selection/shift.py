@@ -210,7 +210,8 @@ def estimate_priors(
 
     Examples
     --------
-    >>> from mixnmatch import calibrator, estimate_priors, load_sample
+    >>> from mixnmatch import calibrator, load_sample
+    >>> from mixnmatch.selection import estimate_priors
     >>> sample = load_sample()
     >>> fitted = calibrator("bcts", logits=True).fit(sample.logits_cal, sample.labels_cal)
     >>> mostly_animals = (sample.labels_eval >= 2) & (sample.labels_eval <= 7)

@@ -96,7 +96,7 @@ def method(key: str) -> Method:
     if key in METHODS:
         return METHODS[key]
     if key in registry.methods():
-        return Method(key, key, key, slow=registry.methods()[key].cost >= 3)
+        return Method(key, key, key, slow=registry.methods()[key].slow)
     known = dict.fromkeys((*METHODS, *registry.methods()))
     msg = f"there is no method called {key!r}; known are {', '.join(known)}{did_you_mean(key, known)}"
     raise ValueError(msg)
