@@ -20,14 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.optimize import least_squares
 
-from mixnmatch.experiments.imagenet_simulator import (
-    MODELS,
-    ImageNetModel,
-    _draw_logits,
-    simulate,
-    true_probabilities,
-)
-from mixnmatch.experiments.imagenet_statistics import (
+from imagenet_statistics import (
     CONFIDENCE_EDGES,
     SECOND_EDGES,
     TopFive,
@@ -35,6 +28,13 @@ from mixnmatch.experiments.imagenet_statistics import (
     label_statistics,
     reliability,
     score_statistics,
+)
+from mixnmatch.experiments.imagenet_simulator import (
+    MODELS,
+    ImageNetModel,
+    _draw_logits,
+    simulate,
+    true_probabilities,
 )
 
 FIT_BLOCKS = 4  # of 1024 images each

@@ -26,9 +26,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mixnmatch.experiments.images import read_cifar10
-from mixnmatch.experiments.networks import network
-from mixnmatch.experiments.training import EpochRecord, Recipe, predict_logits, seeded, train, write_npz
+from paper_networks.images import read_cifar10
+from paper_networks.networks import network
+from paper_networks.training import EpochRecord, Recipe, predict_logits, seeded, train, write_npz
 
 SEED = 2020
 TRAINING_IMAGES = 45_000

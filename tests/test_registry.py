@@ -70,9 +70,7 @@ def test_few_names_are_at_the_top_and_moved_ones_warn_and_work():
 
 
 def test_a_built_in_map_is_a_module_and_one_line(tmp_path, monkeypatch):
-    (tmp_path / "toy.py").write_text(
-        "from mixnmatch.maps.trivial import Identity\n\n\nclass Toy(Identity): ...\n"
-    )
+    (tmp_path / "toy.py").write_text("from mixnmatch.maps.trivial import Identity\n\n\nclass Toy(Identity): ...\n")
     monkeypatch.setattr(mm.maps, "__path__", [*mm.maps.__path__, str(tmp_path)])
     first, *rest = re.split(r"(?<=METHODS: dict\[str, Method\] = {\n)", inspect.getsource(registry))
     changed = ModuleType("changed")

@@ -5,16 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mixnmatch import calibration_error
-from mixnmatch._engine.passes import engine
-from mixnmatch.experiments.imagenet_simulator import MODELS, simulate, true_probabilities
-from mixnmatch.experiments.imagenet_statistics import (
+from imagenet_statistics import (
     TopFive,
     confusion_shares,
     label_statistics,
     reliability,
     score_statistics,
 )
+from mixnmatch import calibration_error
+from mixnmatch._engine.passes import engine
+from mixnmatch.experiments.imagenet_simulator import MODELS, simulate, true_probabilities
 
 PAGE = Path(__file__).parents[2] / "docs" / "results" / "imagenet_simulator.csv"
 N = 8192

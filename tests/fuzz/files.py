@@ -27,9 +27,9 @@ import pytest
 import mixnmatch as mm
 from mixnmatch._documents import checksum
 from mixnmatch._engine.errors import InputWarning
-from mixnmatch.experiments.images import read_idx
 from mixnmatch.experiments.pickles import PickleError, read_pickle
 from mixnmatch.io import FileError, read_table
+from paper_networks.images import read_idx
 from tests.conftest import make_problem, softmax
 from tests.fuzz.running import check_distribution
 

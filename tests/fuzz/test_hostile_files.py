@@ -22,9 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixnmatch as mm
-from mixnmatch.experiments.images import read_idx
 from mixnmatch.experiments.pickles import PickleError, read_pickle
 from mixnmatch.io import FileError, read_table
+from paper_networks.images import read_idx
 from tests.fuzz.running import answer, examples
 
 MOST_GROWTH = 200 << 20  # bytes that Python and NumPy may have allocated at once for a file of some kilobytes

@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from mixnmatch.experiments.images import (
+from paper_networks.images import (
     imagenet_logits,
     read_cifar10,
     read_cifar100,

@@ -260,7 +260,7 @@ def imagenet_logits(
     on_batch : callable, optional
         Called with the number of images done and their total.
     """
-    from mixnmatch.experiments.training import require_torch, write_npz
+    from paper_networks.training import require_torch, write_npz
 
     torch = require_torch()
     try:

@@ -3,9 +3,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from mixnmatch.experiments import training  # noqa: E402
-from mixnmatch.experiments.networks import network  # noqa: E402
-from mixnmatch.experiments.training import (  # noqa: E402
+from paper_networks import training  # noqa: E402
+from paper_networks.networks import network  # noqa: E402
+from paper_networks.training import (  # noqa: E402
     Normalisation,
     Recipe,
     learning_rate,

@@ -2,7 +2,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from mixnmatch.experiments.networks import (  # noqa: E402
+from paper_networks.networks import (  # noqa: E402
     DenseNet,
     LeNet5,
     ResNet,
