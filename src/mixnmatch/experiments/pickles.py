@@ -14,10 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from mixnmatch._plain_files import read_plain_file
+from mixnmatch.experiments._pickle_values import (
+    Array,
+    Dtype,
+    Latin1,
+    Materials,
+    Name,
+    PickleError,
+    admitted_name,
+    as_text,
+)
 
 __all__ = ["PickleError", "as_text", "read_pickle"]
 
@@ -25,15 +32,9 @@ __all__ = ["PickleError", "as_text", "read_pickle"]
 MOST_BYTES = 1 << 32
 # Instructions of one file: a pickle of arrays has dozens, one with a million labels in a list a few million.
 MOST_INSTRUCTIONS = 20_000_000
-# Lists and tables inside each other.
-MOST_NESTING = 100
 # Digits of a whole number.
 MOST_DIGITS = 400
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError, struct.error)
-
-
-class PickleError(ValueError):
-    """A file is not a pickle of arrays; the message says what it holds instead."""
 
 
 def read_pickle(path: str | os.PathLike[str]) -> Any:
@@ -57,96 +58,13 @@ def read_pickle(path: str | os.PathLike[str]) -> Any:
     path = Path(path)
     try:
         raw = read_plain_file(path, MOST_BYTES)
-        return _Materials(4 * len(raw) + 4096).build(_Machine(raw).run())
+        return Materials(4 * len(raw) + 4096).build(_Machine(raw).run())
     except PickleError as error:
         msg = f"{path}: {error}"
         raise PickleError(msg) from None
     except _DAMAGE as error:
         msg = f"{path} is not a readable pickle: {error!s:.200}"
         raise PickleError(msg) from None
-
-
-def as_text(value: Any) -> str:
-    """Text, which Python 2 wrote as bytes."""
-    return value.decode("latin1") if isinstance(value, bytes) else str(value)
-
-
-class _Dtype:
-    """Stand-in for a numeric numpy.dtype."""
-
-    def __init__(self, code: Any, *_: Any) -> None:
-        text = as_text(code)[:8]
-        if text.lstrip("<>|=")[:1] not in tuple("biuf") or not text.lstrip("<>|=")[1:].isdigit():
-            msg = f"arrays of type {text!r} are not admitted, only numeric ones"
-            raise PickleError(msg)
-        self.code = text
-
-    def set_state(self, state: tuple[Any, ...]) -> None:
-        order = as_text(state[1])
-        if order in ("<", ">"):
-            self.code = order + self.code.lstrip("<>|=")
-
-
-class _Array:
-    """Stand-in for a numpy.ndarray that is being rebuilt."""
-
-    def __init__(self, dtype: Any = None, raw: Any = b"", shape: Any = (), fortran: bool = False) -> None:
-        self.parts = (dtype, raw, shape, fortran)
-
-    def set_state(self, state: tuple[Any, ...]) -> None:
-        _, shape, dtype, fortran, raw = state
-        self.parts = (dtype, raw, shape, bool(fortran))
-
-    def array(self) -> npt.NDArray[Any]:
-        dtype, raw, shape, fortran = self.parts
-        if not isinstance(dtype, _Dtype) or not isinstance(raw, bytes) or not isinstance(shape, tuple):
-            msg = "an array in the pickle is not made of plain bytes"
-            raise PickleError(msg)
-        flat = np.frombuffer(raw, dtype=np.dtype(dtype.code))
-        return flat.reshape(tuple(int(k) for k in shape), order="F" if fortran else "C").copy()
-
-
-class _Latin1:
-    """How Python 3 spells bytes in protocols that have none: ``bytes()`` or ``encode(text, "latin1")``."""
-
-    def __init__(self, text: Any = "", codec: Any = "latin1") -> None:
-        if not isinstance(text, str) or as_text(codec) != "latin1":
-            msg = "only latin1 text is admitted as bytes"
-            raise PickleError(msg)
-        self.text = text
-
-
-class _Name:
-    """A name that the pickle asks for, and what stands in for a call of it."""
-
-    def __init__(self, call: Callable[..., Any] | None) -> None:
-        self.call = call
-
-
-_CORES = ("numpy.core", "numpy._core")
-_ADMITTED: dict[tuple[str, str], Callable[..., Any] | None] = {
-    ("numpy", "dtype"): _Dtype,
-    ("numpy", "ndarray"): None,  # only ever handed to _reconstruct
-    ("_codecs", "encode"): _Latin1,
-    ("__builtin__", "bytes"): _Latin1,
-    **{(f"{core}.multiarray", "_reconstruct"): lambda _type, _shape, _code: _Array() for core in _CORES},
-    **{(f"{core}.multiarray", "scalar"): lambda dtype, raw: _Array(dtype, raw) for core in _CORES},
-    **{
-        (f"{core}.numeric", "_frombuffer"): lambda raw, dtype, shape, order: _Array(
-            dtype, raw, shape, as_text(order) == "F"
-        )
-        for core in _CORES
-    },
-}
-
-
-def _admitted(module: Any, name: Any) -> _Name:
-    asked = as_text(module), as_text(name)
-    if asked not in _ADMITTED:
-        shown = ".".join(asked)
-        msg = f"the pickle asks for {shown!r:.80}; only NumPy arrays, text, numbers and containers are admitted"
-        raise PickleError(msg)
-    return _Name(_ADMITTED[asked])
 
 
 class _Machine:
@@ -279,18 +197,18 @@ class _Machine:
             msg = "it is damaged: a key has no value"
             raise PickleError(msg)
         for key, value in zip(items[::2], items[1::2], strict=True):
-            if type(key) is _Latin1:
+            if type(key) is Latin1:
                 table[key.text.encode("latin1")] = value
             elif type(key) in (str, bytes):
                 table[key] = value
             else:
-                msg = f"a table has a key that is a {type(key).__name__.lstrip('_').lower()}; only text is admitted"
+                msg = f"a table has a key that is a {type(key).__name__.lower()}; only text is admitted"
                 raise PickleError(msg)
 
     def reduce(self) -> None:
         """What stands in for a call."""
         arguments, name = self.pop(), self.pop()
-        if type(name) is not _Name or name.call is None or type(arguments) is not tuple:
+        if type(name) is not Name or name.call is None or type(arguments) is not tuple:
             msg = "it asks for a call that is not admitted"
             raise PickleError(msg)
         self.push(name.call(*arguments))
@@ -298,7 +216,7 @@ class _Machine:
     def build(self) -> None:
         """Set the state of an array or of its type; nothing else has one."""
         state, target = self.pop(), self.pop()
-        if type(target) not in (_Array, _Dtype) or type(state) is not tuple:
+        if type(target) not in (Array, Dtype) or type(state) is not tuple:
             msg = "it sets attributes of something that is not an array"
             raise PickleError(msg)
         target.set_state(state)
@@ -332,7 +250,7 @@ class _Machine:
     def stack_global(self) -> None:
         """A name in two texts on the stack."""
         name, module = self.pop(), self.pop()
-        self.push(_admitted(module, name))
+        self.push(admitted_name(module, name))
 
 
 def _reader(form: str) -> Callable[[_Machine], None]:
@@ -397,55 +315,9 @@ _INSTRUCTIONS: dict[int, Callable[[_Machine], Any]] = {
         "g": lambda m: m.recall(m.text_number()),  # GET
         "h": lambda m: m.recall(m.number("<B")),  # BINGET
         "j": lambda m: m.recall(m.number("<I")),  # LONG_BINGET
-        "c": lambda m: m.push(_admitted(m.line(200), m.line(200))),  # GLOBAL
+        "c": lambda m: m.push(admitted_name(m.line(200), m.line(200))),  # GLOBAL
         "\x93": lambda m: m.stack_global(),  # STACK_GLOBAL
         "R": lambda m: m.reduce(),  # REDUCE
         "b": lambda m: m.build(),  # BUILD
     }.items()
 }
-
-
-class _Materials:
-    """Turns stand-ins into arrays and bytes; what is used more than once is made once."""
-
-    def __init__(self, room: int) -> None:
-        self.room = room  # bytes that may still be made
-        self.made: dict[int, Any] = {}
-
-    def build(self, value: Any, depth: int = 0) -> Any:
-        """A value without stand-ins."""
-        if depth > MOST_NESTING:
-            msg = f"it nests containers more than {MOST_NESTING} deep"
-            raise PickleError(msg)
-        if value is None or type(value) in (bytes, str, bool, int, float):
-            return value
-        if id(value) not in self.made:
-            self.made[id(value)] = self._built(value, depth)
-        return self.made[id(value)]
-
-    def _built(self, value: Any, depth: int) -> Any:
-        kind = type(value)
-        if kind is _Latin1:
-            return self._bytes(value)
-        if kind is _Array:
-            dtype, raw, shape, fortran = value.parts
-            raw = self._bytes(raw) if type(raw) is _Latin1 else raw
-            self._spend(len(raw) if isinstance(raw, bytes) else 0)
-            array = _Array(dtype, raw, shape, fortran).array()
-            return array if array.ndim else array[()]
-        if kind is dict:
-            return {key: self.build(item, depth + 1) for key, item in value.items()}
-        if kind in (list, tuple):
-            return kind(self.build(item, depth + 1) for item in value)
-        msg = f"a {kind.__name__.lstrip('_').lower()} is not admitted in the pickle"
-        raise PickleError(msg)
-
-    def _bytes(self, value: _Latin1) -> bytes:
-        self._spend(len(value.text))
-        return value.text.encode("latin1")
-
-    def _spend(self, size: int) -> None:
-        self.room -= size
-        if self.room < 0:
-            msg = "it makes more of its bytes than it holds"
-            raise PickleError(msg)
