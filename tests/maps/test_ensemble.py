@@ -6,7 +6,8 @@ from mixnmatch import Ensemble, EnsembleTemperatureScaling, Pooled, engine, load
 from mixnmatch._engine import door, kernels
 from mixnmatch._engine.prepared import Prepared
 from mixnmatch.maps import BetaScaling, PlattScaling
-from mixnmatch.maps.ensemble import FAMILIES, _Members, ensemble_statistic, shared_parts, sigmoid_statistic
+from mixnmatch.maps.ensemble import _Members, ensemble_statistic, shared_parts, sigmoid_statistic
+from mixnmatch.maps.families import FAMILIES
 from mixnmatch.maps.shared_function import SharedFunction
 from tests.conftest import brier, make_problem, nll, softmax
 

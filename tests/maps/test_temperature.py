@@ -4,7 +4,7 @@ from scipy.optimize import minimize_scalar
 
 from mixnmatch import EnsembleTemperatureScaling, TemperatureScaling
 from mixnmatch.maps import Identity, Uniform
-from mixnmatch.maps.ensemble_temperature import simplex_minimum
+from mixnmatch.maps._simplex import simplex_minimum
 from tests.conftest import brier, make_problem, nll, softmax
 
 LOSS = {"nll": nll, "brier": brier}

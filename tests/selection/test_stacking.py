@@ -92,7 +92,7 @@ def test_vanishing_probabilities_do_not_break_the_solver():
 
 
 def test_quadratic_on_the_simplex_agrees_with_the_exact_one():
-    from mixnmatch.maps.ensemble_temperature import simplex_minimum
+    from mixnmatch.maps._simplex import simplex_minimum
 
     rng = np.random.default_rng(3)
     for _ in range(20):

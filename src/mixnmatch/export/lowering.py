@@ -25,8 +25,9 @@ from mixnmatch.maps.binning import BayesianBinning, HistogramBinning
 from mixnmatch.maps.combine import OneVsAll, Pooled
 from mixnmatch.maps.composition import Composition
 from mixnmatch.maps.context import ContextualOrderPreserving
-from mixnmatch.maps.ensemble import FAMILIES, Ensemble, LogisticFamily
+from mixnmatch.maps.ensemble import Ensemble
 from mixnmatch.maps.ensemble_temperature import EnsembleTemperatureScaling
+from mixnmatch.maps.families import FAMILIES, LogisticFamily
 from mixnmatch.maps.gaussian_process import GaussianProcessCalibration
 from mixnmatch.maps.isotonic import Isotonic
 from mixnmatch.maps.keep_winner import KeepWinner
