@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from mixnmatch.maps.temperature import TemperatureScaling
 from mixnmatch.selection.comparison import compare
 from mixnmatch.selection.methods import simplicity
-from mixnmatch.selection.ties import CROSS_VALIDATED, near_best, tied_with_best
-from mixnmatch.selection.verdict import select
+from mixnmatch.selection.ties import CROSS_VALIDATED, near_best, select, tied_with_best
 
 Floats = NDArray[np.float64]
 SIZES = (32, 100, 300, 1000)

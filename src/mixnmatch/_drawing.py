@@ -26,7 +26,7 @@ def new_axes(width: float, height: float) -> Any:
     return pyplot().figure(figsize=(width, height), layout="constrained").add_subplot()
 
 
-def look(k: int) -> dict[str, str]:
+def line_style(k: int) -> dict[str, str]:
     """Colour, line and marker of the k-th of several lines."""
     return {"color": COLOURS[k % len(COLOURS)], "ls": LINES[k % len(LINES)], "marker": MARKERS[k % len(MARKERS)]}
 

@@ -125,7 +125,7 @@ def test_unknown_options_are_refused():
 def test_a_first_look_does_not_change_the_answer(binary, monkeypatch):
     logits, y = make_problem(1000, 2, sharpness=3.0)
     whole = binary(logits=True).fit(logits, y)
-    monkeypatch.setattr("mixnmatch.maps.logistic.LOOK", 50)
+    monkeypatch.setattr("mixnmatch.maps.logistic.PREVIEW_ROWS", 50)
     looked = binary(logits=True).fit(logits, y)
     np.testing.assert_allclose(looked.coef_, whole.coef_, rtol=1e-4, atol=1e-4)
     assert looked.loss_ == pytest.approx(whole.loss_, rel=1e-9)

@@ -6,7 +6,8 @@ import pytest
 
 from mixnmatch.selection import compare, decide, learning_curve
 from mixnmatch.selection.evaluation_set import LossTable
-from mixnmatch.selection.verdict import decide_by_losses, select
+from mixnmatch.selection.ties import select
+from mixnmatch.selection.verdict import decide_by_losses
 from tests.conftest import make_problem
 
 
@@ -173,4 +174,4 @@ def test_a_noisy_method_does_not_win_over_a_simpler_and_better_one():
     isotonic += auto.mean() - isotonic.mean() + 0.005
     losses = np.stack([auto, platt, isotonic], axis=1)
     found = select(losses, ["auto", "platt", "isotonic"], 2)
-    assert (found.within, found.method, found.best) == ("isotonic", "platt", "auto")
+    assert (found.simplest, found.method, found.best) == ("isotonic", "platt", "auto")

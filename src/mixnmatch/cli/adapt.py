@@ -39,7 +39,7 @@ class Numbers(NumbersType):
         """Split the list."""
         if isinstance(value, dict):
             return value
-        found: dict[str, float] = {}
+        frequencies: dict[str, float] = {}
         for item in str(value).split(","):
             name, sign, number = (part.strip() for part in item.rpartition("="))
             try:
@@ -48,10 +48,10 @@ class Numbers(NumbersType):
                 given = float("nan")
             if not sign or not name or given != given:
                 self.fail(f"{item.strip()!r} is not of the form CLASS=NUMBER.", param, ctx)
-            if name in found:
+            if name in frequencies:
                 self.fail(f"class {name!r} is there twice.", param, ctx)
-            found[name] = given
-        return found
+            frequencies[name] = given
+        return frequencies
 
 
 @click.command(
@@ -101,14 +101,14 @@ def command(
     check_output(output, [".json"], force=force)
     map_ = load_map(map_file)
     known = None if calibration is None else _samples(calibration, map_, map_file, reading, labels=True)
-    found: PriorEstimate | None = None
+    estimate: PriorEstimate | None = None
     if unlabelled is not None:
         new = _samples(unlabelled, map_, map_file, reading, labels=False)
         with reporting("Estimating"):
-            found = estimate_priors(map_, new, calibration=known)
-        for doubt in found.warnings:
+            estimate = estimate_priors(map_, new, calibration=known)
+        for doubt in estimate.warnings:
             warnings.warn(doubt, UserWarning, stacklevel=1)
-        adapted = with_estimate(map_, found)
+        adapted = with_estimate(map_, estimate)
     elif priors is not None:
         adapted = map_.adapt(priors=_by_class(priors, map_), calibration=known)
     else:
@@ -116,9 +116,9 @@ def command(
     with not_overwriting(output, force=force):
         adapted.save(output)
     if as_json:
-        print_json(_as_dict(adapted, found, map_file, output))
+        print_json(_as_dict(adapted, estimate, map_file, output))
     else:
-        echo(_as_text(adapted, found, map_file, output))
+        echo(_as_text(adapted, estimate, map_file, output))
 
 
 def _samples(path: Path, map_: Any, map_file: Path, reading: Reading, *, labels: bool) -> Rows:
@@ -147,21 +147,21 @@ def _frequencies(adapted: Any) -> dict[str, Any]:
     return {"relative_ratios": ratios, "before": summary.mean_prediction, "now": now / now.sum()}
 
 
-def _as_dict(adapted: Any, found: PriorEstimate | None, map_file: Path, output: Path) -> dict[str, Any]:
+def _as_dict(adapted: Any, estimate: PriorEstimate | None, map_file: Path, output: Path) -> dict[str, Any]:
     names = adapted.classes_.tolist()
     return {
         "map": str(map_file),
         "classes": names,
         **_frequencies(adapted),
-        "estimate": found,
+        "estimate": estimate,
         "output": str(output),
     }
 
 
-def _as_text(adapted: Any, found: PriorEstimate | None, map_file: Path, output: Path) -> str:
+def _as_text(adapted: Any, estimate: PriorEstimate | None, map_file: Path, output: Path) -> str:
     from mixnmatch.cli import display
 
-    if found is None:
+    if estimate is None:
         columns = _frequencies(adapted)
         shown = ("before", "now") if "now" in columns else ("relative_ratios",)
         head = "Class frequencies" if "now" in columns else "Probabilities are multiplied in these proportions"
@@ -171,6 +171,6 @@ def _as_text(adapted: Any, found: PriorEstimate | None, map_file: Path, output: 
         title = ("class", *(name.replace("_", " ") for name in shown))
         body = display.table([title, *zip(names, *numbers, strict=True)])
     else:
-        head = f"Class frequencies estimated from {display.plural(found.n_samples, 'sample')}"
-        body = found.table()
+        head = f"Class frequencies estimated from {display.plural(estimate.n_samples, 'sample')}"
+        body = estimate.table()
     return "\n".join([head, body, "", f"Saved to {output}: {map_file} adapted. The predicted class may change."])

@@ -78,15 +78,15 @@ def command(
     names = _class_names(table, map_)
     matrix = _matrix(costs.in_order(names, str(scores)), costs.decisions, abstain, cost_file)
     with reporting("Deciding"):
-        found = Decided.of(table, source, matrix)
+        decided = Decided.of(table, source, matrix)
     if output is not None:
         with not_overwriting(output, force=force):
-            found.write(output)
+            decided.write(output)
     if as_json:
         about_files = {"file": scores, "costs": cost_file, "map": map_file, "output": output}
-        print_json({key: None if path is None else str(path) for key, path in about_files.items()} | found.to_dict())
+        print_json({key: None if path is None else str(path) for key, path in about_files.items()} | decided.to_dict())
     else:
-        echo(found.text(map_file, output))
+        echo(decided.text(map_file, output))
 
 
 def _class_names(table: ScoreTable, map_: Any) -> list[str]:
@@ -139,8 +139,8 @@ class Decided:
         shares = {
             str(name): (int((decisions == name).sum()), float(w[decisions == name].sum() / w.sum())) for name in options
         }
-        found = cls(table, decisions, costs, shares, expected)
-        return found if table.labels is None else found._measured(matrix)
+        decided = cls(table, decisions, costs, shares, expected)
+        return decided if table.labels is None else decided._measured(matrix)
 
     def _measured(self, matrix: CostMatrix) -> Decided:
         """With what the decisions cost, given the labels."""
@@ -162,16 +162,16 @@ class Decided:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        found: dict[str, Any] = {
+        values: dict[str, Any] = {
             "rows": self.table.n_rows,
             "decisions": {name: {"rows": rows, "share": share} for name, (rows, share) in self.shares.items()},
             "expected_cost": self.expected.to_dict(),
         }
         if self.constant is None:
-            return found
+            return values
         best, cost = self.constant
-        found |= {"realised_cost": self.realised.to_dict(), "realised_minus_expected": self.excess.to_dict()}
-        return found | {"best_single_decision": {"decision": best, "cost": cost.to_dict()}}
+        values |= {"realised_cost": self.realised.to_dict(), "realised_minus_expected": self.excess.to_dict()}
+        return values | {"best_single_decision": {"decision": best, "cost": cost.to_dict()}}
 
     def text(self, map_file: Path | None, output: Path | None) -> str:
         """The result for people."""
@@ -196,9 +196,9 @@ class Decided:
         rounding = 1e-9 * abs(float(self.expected))
         if low <= 0 <= high or low != low or abs(float(self.excess)) <= rounding:
             return []
-        way = "more" if self.excess > 0 else "less"
+        direction = "more" if self.excess > 0 else "less"
         advice = "calibrate them with --map" if map_file is None else "refit the map on data like these"
-        return [f"The decisions cost {way} than expected, beyond chance: the probabilities are off; {advice}."]
+        return [f"The decisions cost {direction} than expected, beyond chance: the probabilities are off; {advice}."]
 
     def write(self, path: Path) -> None:
         """Write a line for each sample."""
@@ -225,8 +225,8 @@ def _mean(values: Any, weight: Any) -> Any:
     from mixnmatch.evaluation._means import MeanEstimate, Moments
 
     w = None if weight is None else np.asarray(weight, dtype=np.float64)
-    kept = slice(None) if w is None else w > 0
-    moments = Moments.of(values[None, kept], None if w is None else w[kept])
+    counted = slice(None) if w is None else w > 0
+    moments = Moments.of(values[None, counted], None if w is None else w[counted])
     error = float(np.sqrt(moments.covariance()[0, 0]))
     about = {"n_rows": moments.n_rows, "n_groups": None, "confidence": 0.95}
     return MeanEstimate(float(moments.means()[0]), standard_error=error, **about)

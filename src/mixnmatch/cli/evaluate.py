@@ -112,7 +112,7 @@ def command(
     if map_ is not None and map_file is not None:
         table = aligned(table, map_, map_file)
     with reporting("Evaluating") as step, listening(step):
-        found = evaluate(
+        evaluation = evaluate(
             table.checked,
             map=map_,
             notion=notion,
@@ -125,9 +125,9 @@ def command(
         )
     drift = None if map_ is None else _drift(table, map_)
     if as_json:
-        print_json(_as_dict(table, found, map_file) | ({} if drift is None else {"score_drift": drift.to_dict()}))
+        print_json(_as_dict(table, evaluation, map_file) | ({} if drift is None else {"score_drift": drift.to_dict()}))
     else:
-        echo(_as_text(table, found, map_file))
+        echo(_as_text(table, evaluation, map_file))
         if drift is not None and drift.different:
             echo(drift.message)
 
@@ -139,12 +139,12 @@ def _drift(table: ScoreTable, map_: Any) -> Any:
     return score_drift(map_, table.checked)
 
 
-def _as_dict(table: ScoreTable, found: Evaluation, map_file: Path | None) -> dict[str, Any]:
+def _as_dict(table: ScoreTable, evaluation: Evaluation, map_file: Path | None) -> dict[str, Any]:
     head = {"file": str(table.path), "rows": table.n_rows, "classes": table.n_classes, "logits": table.logits}
-    if found.after is None or found.gain is None:
-        return head | _plain(found)
-    both = {"before": _plain(found), "after": _plain(found.after)}
-    return head | {"map": str(map_file)} | both | {"calibration_gain": found.gain.to_dict()}
+    if evaluation.after is None or evaluation.gain is None:
+        return head | _plain(evaluation)
+    both = {"before": _plain(evaluation), "after": _plain(evaluation.after)}
+    return head | {"map": str(map_file)} | both | {"calibration_gain": evaluation.gain.to_dict()}
 
 
 def _plain(side: Evaluation) -> dict[str, Any]:
@@ -152,30 +152,32 @@ def _plain(side: Evaluation) -> dict[str, Any]:
     return numbers | {"mean_confidence": float(side["mean_confidence"])}
 
 
-def _as_text(table: ScoreTable, found: Evaluation, map_file: Path | None) -> str:
+def _as_text(table: ScoreTable, evaluation: Evaluation, map_file: Path | None) -> str:
     from mixnmatch.cli import display
     from mixnmatch.cli.inputs import about
 
-    first = found["calibration_error"]
-    sides = [found] if found.after is None else [found, found.after]
+    first = evaluation["calibration_error"]
+    sides = [evaluation] if evaluation.after is None else [evaluation, evaluation.after]
     rows = [
         _row("accuracy", [side["accuracy"] for side in sides], display.percent),
         _row("log loss", [side["log_loss"] for side in sides], display.number),
         _row("Brier score", [side["brier_score"] for side in sides], display.number),
         _row("calibration error", [side["calibration_error"] for side in sides], _error_text(first)),
     ]
-    if found.after is not None:
+    if evaluation.after is not None:
         rows.insert(0, ["", "before", "", "after", ""])
     settings = f"{first.notion}, {first.estimator}, norm {first.norm}"
     explained = f"Calibration error: {settings}. Brackets: {100 * first.confidence:g}% intervals."
     explained += "\nBrier score: sum over classes."
     lines = [about(table), "", display.table(rows), "", *_two_classes(sides, table), explained]
-    starts = ("",) if found.after is None else ("Before: ", "After: ")
+    starts = ("",) if evaluation.after is None else ("Before: ", "After: ")
     for start, side in zip(starts, sides, strict=True):
         lines += _verdict(side, start, table)
-    if found.gain is not None:
-        ends = display.between(found.gain.interval, lambda value: f"{value:+.5f}")
-        lines.append(f"Calibration gain of {map_file}: {float(found.gain):+.5f} {ends} ({found.gain.meaning}).")
+    if evaluation.gain is not None:
+        ends = display.between(evaluation.gain.interval, lambda value: f"{value:+.5f}")
+        lines.append(
+            f"Calibration gain of {map_file}: {float(evaluation.gain):+.5f} {ends} ({evaluation.gain.meaning})."
+        )
     return "\n".join(lines)
 
 
@@ -251,11 +253,11 @@ def _gap(side: Evaluation, table: ScoreTable) -> tuple[str, str]:
     if side["calibration_error"].notion == "binary":
         said, happened = float(side["mean_probability"]), float(side["base_rate"])
         of_class = f"mean probability of class {_positive(table)}"
-        words = f"{of_class} {display.percent(said)}, frequency {display.percent(happened)}"
-        return words, "too high" if said > happened else "too low"
+        sentence = f"{of_class} {display.percent(said)}, frequency {display.percent(happened)}"
+        return sentence, "too high" if said > happened else "too low"
     said, happened = float(side["mean_confidence"]), float(side["accuracy"])
-    words = f"mean confidence {display.percent(said)}, accuracy {display.percent(happened)}"
-    return words, "overconfident" if said > happened else "underconfident"
+    sentence = f"mean confidence {display.percent(said)}, accuracy {display.percent(happened)}"
+    return sentence, "overconfident" if said > happened else "underconfident"
 
 
 def _worst(side: Evaluation, table: ScoreTable) -> list[str]:

@@ -151,17 +151,17 @@ def _settings(loss: str | None, options: tuple[str, ...]) -> dict[str, Any]:
 
 def _pairs(texts: tuple[str, ...], option: str) -> dict[str, Any]:
     """Names and values: JSON where a value is some, text otherwise."""
-    found: dict[str, Any] = {}
+    pairs: dict[str, Any] = {}
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name.isidentifier():
             msg = f"{text!r} is not of the form NAME=VALUE."
             raise click.BadParameter(msg, param_hint=f"'{option}'")
         try:
-            found[name] = json.loads(value)
+            pairs[name] = json.loads(value)
         except (ValueError, RecursionError):
-            found[name] = value
-    return found
+            pairs[name] = value
+    return pairs
 
 
 def _build(method: str, table: ScoreTable, weighting: str, settings: dict[str, Any]) -> Any:
@@ -205,8 +205,8 @@ def _as_dict(
     }
 
 
-def _values(found: Evaluation) -> dict[str, Any]:
-    return {name: value.to_dict() for name, value in found.items()}
+def _values(evaluation: Evaluation) -> dict[str, Any]:
+    return {name: value.to_dict() for name, value in evaluation.items()}
 
 
 def _as_text(
@@ -219,9 +219,9 @@ def _as_text(
     from mixnmatch.maps.registry import METHODS
 
     target = "CAL.json" if is_standard(output) else output
-    kept = "the predicted class never changes" if map_.accuracy_preserving else "the predicted class may change"
+    note = "the predicted class never changes" if map_.accuracy_preserving else "the predicted class may change"
     if map_.accuracy_preserving and not METHODS[method].accuracy_preserving:
-        kept = f"made accuracy-preserving: {kept}"
+        note = f"made accuracy-preserving: {note}"
     learned = [(f"  {name}", value) for name, value in describe(map_)]
     scores = [
         ("", "before", "after"),
@@ -232,7 +232,7 @@ def _as_text(
     return "\n".join(
         [
             about(table),
-            f"{method}: {METHODS[method].summary}; fitted in {significant(seconds, 2)} s; {kept}",
+            f"{method}: {METHODS[method].summary}; fitted in {significant(seconds, 2)} s; {note}",
             "",
             "Learned",
             display.table(learned, left=2),

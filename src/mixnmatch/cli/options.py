@@ -105,8 +105,8 @@ class Methods(Names):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Complete the last name of the list."""
         before, comma, last = incomplete.rpartition(",")
-        found = Method().shell_complete(ctx, param, last)
-        return [CompletionItem(f"{before}{comma}{item.value}", help=item.help) for item in found]
+        completions = Method().shell_complete(ctx, param, last)
+        return [CompletionItem(f"{before}{comma}{item.value}", help=item.help) for item in completions]
 
 
 @dataclass(frozen=True)

@@ -78,8 +78,8 @@ class CalArenaCalibrator:
 
 def scores(p: ArrayLike) -> NDArray[Any]:
     """Return probabilities as a vector for two classes in one column, unchanged otherwise."""
-    found = np.asarray(p)
-    return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
+    columns = np.asarray(p)
+    return columns[:, 0] if columns.ndim == 2 and columns.shape[1] == 1 else columns
 
 
 def factory(name: str, **options: Any) -> Callable[[], CalArenaCalibrator]:

@@ -101,12 +101,12 @@ class _Machine:
 
     def take(self, size: int) -> bytes:
         """The next bytes of the file."""
-        found = self.raw[self.at : self.at + size]
-        if size < 0 or len(found) != size:
+        part = self.raw[self.at : self.at + size]
+        if size < 0 or len(part) != size:
             msg = "it is damaged or was cut short"
             raise PickleError(msg)
         self.at += size
-        return found
+        return part
 
     def number(self, form: str) -> Any:
         """The next number, in a format of :mod:`struct`."""
@@ -118,9 +118,9 @@ class _Machine:
         if end < 0:
             msg = "it is damaged: a line does not end"
             raise PickleError(msg)
-        found = self.raw[self.at : end]
+        text = self.raw[self.at : end]
         self.at = end + 1
-        return found
+        return text
 
     def push(self, value: Any) -> None:
         """Put a value on the stack."""
@@ -139,9 +139,9 @@ class _Machine:
             msg = "it is damaged: a mark is missing"
             raise PickleError(msg)
         mark = self.marks.pop()
-        found = self.stack[mark:]
+        values = self.stack[mark:]
         del self.stack[mark:]
-        return found
+        return values
 
     def top(self, kind: type) -> Any:
         """The uppermost value, which must be of a kind."""
@@ -167,8 +167,8 @@ class _Machine:
         if len(text) < 2 or text[:1] != text[-1:] or text[:1] not in (b"'", b'"'):
             msg = "it is damaged: a text is not in quotes"
             raise PickleError(msg)
-        found: bytes = codecs.escape_decode(text[1:-1])[0]
-        return found
+        text_bytes: bytes = codecs.escape_decode(text[1:-1])[0]
+        return text_bytes
 
     def little_endian(self, size: int) -> int:
         """A whole number of so many bytes."""

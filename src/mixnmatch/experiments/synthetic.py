@@ -120,16 +120,18 @@ def simulate(
     """Estimates of many samples of a case."""
     chosen = contestants(norm) if estimators is None else estimators
     rng = np.random.default_rng([seed, n, CASES.index(case) if case in CASES else len(CASES)])
-    found: dict[str, list[Floats]] = {name: [] for name in chosen}
+    estimates_of: dict[str, list[Floats]] = {name: [] for name in chosen}
     for start in range(0, repetitions, SAMPLES_A_CHUNK):
         z, y = draw(case, n, min(SAMPLES_A_CHUNK, repetitions - start), rng)
         grid = bin_samples(z, y)
         for name, estimator in chosen.items():
             if isinstance(estimator, GridEstimator):
-                found[name].append(estimator.on_grid(grid, norm))
+                estimates_of[name].append(estimator.on_grid(grid, norm))
             else:
-                found[name].append(np.array([estimator(Outcomes(a, b), norm) for a, b in zip(z, y, strict=True)]))
-    estimates = {name: np.concatenate(parts) for name, parts in found.items()}
+                estimates_of[name].append(
+                    np.array([estimator(Outcomes(a, b), norm) for a, b in zip(z, y, strict=True)])
+                )
+    estimates = {name: np.concatenate(parts) for name, parts in estimates_of.items()}
     return Cell(case, n, norm, true_error(case, norm), estimates)
 
 
@@ -230,9 +232,9 @@ def _coverage_of(case: Case, n: int, repetitions: int, norm: int, seed: int) -> 
     ends, rejected = [], 0
     for a, b in zip(z, y, strict=True):
         p_value = calibration_test(Outcomes(a, b), estimator, norm, rng, resamples=99)
-        found = error_interval(Outcomes(a, b), estimator, norm, rng)
+        interval = error_interval(Outcomes(a, b), estimator, norm, rng)
         value = estimator(Outcomes(a, b), norm)
-        ends.append(agreeing_interval(found, value, p_value))
+        ends.append(agreeing_interval(interval, value, p_value))
         rejected += p_value <= 0.05
     low, high = np.array(ends).T
     return {

@@ -181,9 +181,9 @@ def fit_slopes(source: Rows, slopes: Slopes, strengths: Array, who: str) -> tupl
         return np.stack([bounded_minimum(h, g - h @ theta, LEAST_SLOPE) - theta for h, g, theta in problems])
 
     start = at(np.ones((len(strengths), slopes.size)))
-    found = newton(at, start, step, weight=source.total_weight())
-    certify(who, found.residual)
-    return found.point.theta, found.point.curvature
+    solution = newton(at, start, step, weight=source.total_weight())
+    certify(who, solution.residual)
+    return solution.point.theta, solution.point.curvature
 
 
 def _damped(curvature: Array) -> Array:
@@ -195,9 +195,9 @@ def _damped(curvature: Array) -> Array:
 def inverses(curvature: Array, theta: Array) -> Array:
     """Inverse of each curvature over the parameters that are not on their bound, 0 for the others."""
     inverse = np.zeros_like(curvature)
-    for matrix, fit, found in zip(curvature, theta, inverse, strict=True):
+    for matrix, fit, inverse_of_fit in zip(curvature, theta, inverse, strict=True):
         free = np.ix_(*(np.flatnonzero(fit > LEAST_SLOPE),) * 2)
-        found[free] = np.linalg.inv(matrix[free])
+        inverse_of_fit[free] = np.linalg.inv(matrix[free])
     return inverse
 
 

@@ -12,7 +12,7 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps._simplex import simplex_minimum, simplex_step
 from mixnmatch.maps._solve import LEAST_MEAN, STEEPEST, TOLERANCE, Point, Solution, minimise_scalar, newton
-from mixnmatch.maps.temperature import LOOK
+from mixnmatch.maps.temperature import PREVIEW_ROWS
 
 Vector = NDArray[np.float64]
 # Relative rounding of sums over many samples.
@@ -22,7 +22,7 @@ SCAN = 2.0 ** np.array([-4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0])
 # Bytes of a block of two classes: what a statistic keeps of a row, eleven numbers, is more than the row itself.
 PAIR_BYTES = 1 << 17
 # Rows of the larger sample.
-SECOND_LOOK = 32_768
+LARGER_PREVIEW_ROWS = 32_768
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _brier_profile(source: Rows, beta: float, floor: float) -> tuple[float, floa
 
 
 def fit_brier(source: Rows, beta_ts: float, floor: float) -> Candidate:
-    look = source.preview(LOOK)
+    preview = source.preview(PREVIEW_ROWS)
     single = source.scores.dtype == np.float32 and not source.chain
     beta_ts = float(np.float32(beta_ts)) if single else beta_ts
     known: dict[float, tuple[float, float, float, Vector]] = {}
@@ -85,14 +85,14 @@ def fit_brier(source: Rows, beta_ts: float, floor: float) -> Candidate:
             known[beta] = _brier_profile(source, beta, floor)
         return known[beta]
 
-    scanned = np.array([_brier_profile(look, float(b), floor)[0] for b in beta_ts * SCAN])
+    scanned = np.array([_brier_profile(preview, float(b), floor)[0] for b in beta_ts * SCAN])
     near = [float(beta_ts * SCAN[node]) for node in _local_minima(scanned)[:2]]
-    for look in _samples(source):  # settle on samples first: what is left to do on all rows is little
-        on_look = partial(_brier_profile, look, floor=floor)
-        near = [settle(on_look, beta, tolerance=1e-2).beta for beta in near]
-    found = [(beta, _brier_profile(look, beta, floor)) for beta in near]
+    for preview in _samples(source):  # settle on samples first: what is left to do on all rows is little
+        on_preview = partial(_brier_profile, preview, floor=floor)
+        near = [settle(on_preview, beta, tolerance=1e-2).beta for beta in near]
+    profiles = [(beta, _brier_profile(preview, beta, floor)) for beta in near]
     residual = {}
-    for start in _promising([Candidate(beta, w, value) for beta, (value, _, _, w) in found]):
+    for start in _promising([Candidate(beta, w, value) for beta, (value, _, _, w) in profiles]):
         # Often temperature scaling is the answer, or next to it: then its own temperature is the better start.
         beta = beta_ts if abs(np.log(start.beta / beta_ts)) < 0.15 else start.beta
         end = settle(profile, beta, tolerance=1e-5 if single else 1e-10)
@@ -106,7 +106,7 @@ def fit_brier(source: Rows, beta_ts: float, floor: float) -> Candidate:
 
 def _samples(source: Rows) -> list[Rows]:
     """Samples of the rows, a larger one last where there are many more: on it most starts go the way of all rows."""
-    first, second = source.preview(LOOK), source.preview(SECOND_LOOK)
+    first, second = source.preview(PREVIEW_ROWS), source.preview(LARGER_PREVIEW_ROWS)
     many = second.n_rows * 4 < source.n_rows
     return ([] if first is source else [first]) + ([second] if many and second is not first else [])
 
@@ -190,18 +190,18 @@ def _newton(source: Rows, beta: float, w: Vector, floor: float, tolerance: float
     )
 
 
-def _scan_nll(look: Rows, beta_ts: float, floor: float) -> list[tuple[float, float, Vector]]:
+def _scan_nll(preview: Rows, beta_ts: float, floor: float) -> list[tuple[float, float, Vector]]:
     """Local optima in beta on a sample of rows, best first: (value, beta, weights)."""
     betas = [float(beta) for beta in beta_ts * SCAN]
-    parts = list(look.map_blocks(_scan_rows, [*betas, 1.0], floor))
+    parts = list(preview.map_blocks(_scan_rows, [*betas, 1.0], floor))
     rows = np.concatenate([part[0] for part in parts], axis=1)
     weight = None if parts[0][1] is None else np.concatenate([part[1] for part in parts])
-    uniform = np.full(rows.shape[1], -np.log(look.n_classes))
-    found = []
+    uniform = np.full(rows.shape[1], -np.log(preview.n_classes))
+    scanned = []
     for beta, row in zip(betas, rows, strict=False):
         value, w = _weights_at(np.stack([row, rows[-1], uniform]), weight)
-        found.append((value, beta, w))
-    return [found[k] for k in _local_minima(np.array([value for value, _, _ in found]))]
+        scanned.append((value, beta, w))
+    return [scanned[k] for k in _local_minima(np.array([value for value, _, _ in scanned]))]
 
 
 def _scan_rows(block: Block, betas: list[float], floor: float) -> tuple[Vector, Vector | None]:
@@ -227,11 +227,13 @@ def _weights_at(rows: Vector, weight: Vector | None) -> tuple[float, Vector]:
 
 def fit_nll(source: Rows, beta_ts: float, floor: float) -> Candidate:
     def refined(rows: Rows, start: Candidate, tolerance: float) -> Candidate:
-        found = _newton(rows, start.beta, start.weights, floor, tolerance)
-        theta = found.point.theta
-        return Candidate(float(np.exp(theta[0])), theta[1:], found.point.value, found.residual)
+        solution = _newton(rows, start.beta, start.weights, floor, tolerance)
+        theta = solution.point.theta
+        return Candidate(float(np.exp(theta[0])), theta[1:], solution.point.value, solution.residual)
 
-    starts = [Candidate(beta, w, value) for value, beta, w in _scan_nll(source.preview(LOOK), beta_ts, floor)[:2]]
+    starts = [
+        Candidate(beta, w, value) for value, beta, w in _scan_nll(source.preview(PREVIEW_ROWS), beta_ts, floor)[:2]
+    ]
     for sample in _samples(source):  # settle on samples first: what is left to do on all rows is little
         starts = [refined(sample, start, 1e-5) for start in starts]
     fits = [refined(source, start, TOLERANCE) for start in _promising(starts)]
@@ -249,13 +251,13 @@ def fit_nll(source: Rows, beta_ts: float, floor: float) -> Candidate:
 
 def _promising(starts: list[Candidate]) -> list[Candidate]:
     """Starts that are neither next to a better one nor clearly worse than the best."""
-    kept: list[Candidate] = []
+    chosen: list[Candidate] = []
     least = min(start.value for start in starts)
     for start in sorted(starts, key=lambda start: start.value):
         near = any(
             abs(np.log(start.beta / other.beta)) < 0.1 and np.abs(start.weights - other.weights).max() < 0.1
-            for other in kept
+            for other in chosen
         )
         if not near and start.value <= least + 0.005 * abs(least):
-            kept.append(start)
-    return kept
+            chosen.append(start)
+    return chosen

@@ -93,7 +93,7 @@ class Located:
     @classmethod
     def of(cls, block: Block, nodes: Nodes, floor: float, beta: float) -> list[Located]:
         """The rows of a block in chunks."""
-        n_cells, found = nodes.count - 1, []
+        n_cells, chunks = nodes.count - 1, []
         step = max(1, CHUNK_ENTRIES // max(n_cells, block.values.shape[1]))
         for start in range(0, max(len(block.values), 1), step):
             part = slice(start, start + step)
@@ -102,8 +102,8 @@ class Located:
             cell, share = nodes.locate(x)
             slot = cell * x.shape[1] + np.arange(x.shape[1])
             weight = np.ones(x.shape[1]) if block.weight is None else block.weight[part]
-            found.append(cls(x, cell, share, slot, block.y[part], weight, n_cells))
-        return found
+            chunks.append(cls(x, cell, share, slot, block.y[part], weight, n_cells))
+        return chunks
 
     def at(self, deviation: Array) -> Cells:
         """The rows under softmax(x + deviation(x))."""
@@ -136,11 +136,11 @@ class Cells:
 
     def moments(self, values: Array, powers: int) -> list[Array]:
         """Sums of values times share^0, share^1, ... over the entries of each cell and row."""
-        found = []
+        sums = []
         for power in range(powers):
             values = values * self.share if power else values
-            found.append(histogram(self.slot.ravel(), values.ravel(), self.n_cells * len(self.weight)))
-        return [moment.reshape(self.n_cells, -1) for moment in found]
+            sums.append(histogram(self.slot.ravel(), values.ravel(), self.n_cells * len(self.weight)))
+        return [moment.reshape(self.n_cells, -1) for moment in sums]
 
     def at_labels(self, values: Array) -> Array:
         """Sum over rows of a value for each, on the nodes next to the row's label."""

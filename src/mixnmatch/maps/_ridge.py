@@ -49,17 +49,17 @@ class RidgePath:
 
         Fits come in order, the most flexible first. If none is allowed the answer is their number.
         """
-        within = np.ones(len(self.theta), dtype=bool) if allowed is None else allowed
-        if not within.any():
-            return len(within)
-        losses = np.where(within, self.losses(table), np.inf)
+        eligible = np.ones(len(self.theta), dtype=bool) if allowed is None else allowed
+        if not eligible.any():
+            return len(eligible)
+        losses = np.where(eligible, self.losses(table), np.inf)
         best = int(np.argmin(losses))
         negative, n = table.weight - table.positive, table.weight.sum()
         more, less = self.if_positive - self.if_positive[best], self.if_negative - self.if_negative[best]
         mean = (more @ table.positive + less @ negative) / n
         spread = (np.square(more) @ table.positive + np.square(less) @ negative) / n - np.square(mean)
         chance = errors * np.sqrt(np.maximum(spread, 0.0) / n)
-        return int(np.flatnonzero(within & (mean <= chance + 1e-15))[-1])
+        return int(np.flatnonzero(eligible & (mean <= chance + 1e-15))[-1])
 
 
 def fit_path(
@@ -100,15 +100,15 @@ def fit_path(
         curvature = ((p * (1 - p) * table.weight) @ squares).reshape(-1, size, size) + penalties
         return Point(theta, value, gradient, curvature)
 
-    found = newton(
+    solution = newton(
         at,
         at(np.maximum(np.tile(start, (len(penalties), 1)), lower)),
         lambda point: bounded_step(point, lower),
         weight=float(table.weight.sum()),
         project=lambda theta: np.maximum(theta, lower),
     )
-    certify(type(who).__name__, found.residual)
-    theta, curvature = found.point.theta, found.point.curvature
+    certify(type(who).__name__, solution.residual)
+    theta, curvature = solution.point.theta, solution.point.curvature
     eta = theta @ features.T
     p, _ = _sigmoid_and_loss(eta)
     leverage = np.stack([_leverage(features, *one, lower) for one in zip(curvature, theta, strict=True)])

@@ -129,22 +129,22 @@ def _searched(
     return trial, active & (trial.value < point.value + rounding)
 
 
-def _chosen(which: Any, new: P, old: P) -> P:
+def _chosen(mask: Any, new: P, old: P) -> P:
     """The new point for some of the problems, the old one for the others."""
-    if np.all(which):
+    if np.all(mask):
         return new
-    if not np.any(which):
+    if not np.any(mask):
         return old
 
     def chosen(name: str) -> Any:
         first = getattr(new, name)
-        return first if first is None else np.where(_wide(which, first.ndim), first, getattr(old, name))
+        return first if first is None else np.where(_wide(mask, first.ndim), first, getattr(old, name))
 
     return replace(old, **{field.name: chosen(field.name) for field in fields(old)})
 
 
-def _wide(which: Any, dimensions: int) -> Any:
-    return which.reshape(which.shape + (1,) * (dimensions - 1))
+def _wide(mask: Any, dimensions: int) -> Any:
+    return mask.reshape(mask.shape + (1,) * (dimensions - 1))
 
 
 def bounded_step(point: Point, lower: Array) -> Array:
@@ -158,22 +158,22 @@ def bounded_step(point: Point, lower: Array) -> Array:
     best, least = np.zeros((problems, size)), np.zeros(problems)
     bounded = [p for p in range(size) if np.isfinite(room[:, p]).all()]
     for count in range(len(bounded) + 1):
-        for held in combinations(bounded, count):
-            step = _step_holding(slope, damped, limit, held)
+        for at_bound in combinations(bounded, count):
+            step = _step_holding(slope, damped, limit, at_bound)
             value = np.einsum("kp,kp->k", slope, step) + 0.5 * np.einsum("kp,kpq,kq->k", step, damped, step)
             better = (step >= limit - 1e-13 * np.abs(limit)).all(axis=1) & (value < least)
             best[better], least[better] = step[better], value[better]
     return np.asarray(best * unit)
 
 
-def _step_holding(gradient: Array, curvature: Array, room: Array, held: tuple[int, ...]) -> Array:
+def _step_holding(gradient: Array, curvature: Array, room: Array, at_bound: tuple[int, ...]) -> Array:
     """Minimum of the quadratic model with some parameters put on their bound."""
     size = gradient.shape[1]
-    free = [p for p in range(size) if p not in held]
+    free = [p for p in range(size) if p not in at_bound]
     step = np.zeros_like(gradient)
-    step[:, held] = room[:, held]
+    step[:, at_bound] = room[:, at_bound]
     if free:
-        right = -(gradient[:, free] + np.einsum("kpq,kq->kp", curvature[:, free][:, :, held], step[:, held]))
+        right = -(gradient[:, free] + np.einsum("kpq,kq->kp", curvature[:, free][:, :, at_bound], step[:, at_bound]))
         step[:, free] = np.linalg.solve(curvature[:, free][:, :, free], right[:, :, None])[:, :, 0]
     return step
 

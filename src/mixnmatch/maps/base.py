@@ -141,9 +141,9 @@ class CalibrationMap(FittedMethods, Parameters):
 
     def _check_form(self, given: Rows) -> None:
         if given.scores.logits != self.takes_logits:
-            made = "probabilities" if given.scores.logits else "logits"
+            other = "probabilities" if given.scores.logits else "logits"
             msg = (
-                f"these Rows hold {given.form}, but the map was made for {made}: "
+                f"these Rows hold {given.form}, but the map was made for {other}: "
                 f"make it with logits={given.scores.logits}"
             )
             raise ValueError(msg)
@@ -223,14 +223,14 @@ class CalibrationMap(FittedMethods, Parameters):
 
     def _once(self, fitted: Any, make: Callable[[], T]) -> T:
         """What follows from a fitted attribute, made once for it; it is not part of a pickle."""
-        made = self.__dict__.get("_made")
-        if made is None or made[0] is not fitted:
-            made = self._made = (fitted, make())
-        found: T = made[1]
-        return found
+        cached = self.__dict__.get("_cached")
+        if cached is None or cached[0] is not fitted:
+            cached = self._cached = (fitted, make())
+        value: T = cached[1]
+        return value
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_made"}
+        return {name: value for name, value in self.__dict__.items() if name != "_cached"}
 
     def _check_params(self) -> None:
         """Raise an error if a parameter has a value that it cannot have."""
@@ -369,7 +369,7 @@ class BinaryMap(CalibrationMap):
     def _fit_columns(self, columns: Any) -> dict[str, Any]:
         raise NotImplementedError(type(self).__name__)
 
-    def _transform_columns(self, block: Block, which: str) -> NDArray[np.float64]:
+    def _transform_columns(self, block: Block, scheme: str) -> NDArray[np.float64]:
         """Calibrated probability of every entry of a block, n x K for K problems ("positive", "each", "pooled")."""
         raise NotImplementedError(type(self).__name__)
 

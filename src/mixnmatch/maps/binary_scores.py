@@ -59,7 +59,7 @@ class BinaryScores(ABC):
         middle = self.middle(cuts[1:-1])
         return np.concatenate([[0.0], upper_edges(middle) if computed else middle, [1.0]])
 
-    def within(self, cuts: NDArray[np.intp]) -> tuple[Vector, Vector]:
+    def weights_between(self, cuts: NDArray[np.intp]) -> tuple[Vector, Vector]:
         """Weight of all and of the positive entries between cuts."""
         weight, positive = self.below(cuts)
         return np.diff(weight), np.diff(positive)
@@ -94,10 +94,10 @@ class SortedScores(BinaryScores):
 
     def reach(self, goals: Vector) -> NDArray[np.intp]:
         """First positions, ties kept together, up to which there are as many entries as ``goals``."""
-        found = np.ceil(goals).astype(np.intp)
+        indices = np.ceil(goals).astype(np.intp)
         if self.n_distinct == len(self.scores):
-            return found
-        return np.searchsorted(self.scores, self.scores[found - 1], side="right")
+            return indices
+        return np.searchsorted(self.scores, self.scores[indices - 1], side="right")
 
     def middle(self, cuts: NDArray[np.intp]) -> Vector:
         """Half-way between the scores on the two sides of positions, none of them an end of the table."""
@@ -265,7 +265,7 @@ def _cells_of_goals(running: Vector, row: NDArray[np.intp], goals: Vector) -> tu
 def _cell_weights(block: Block, scheme: str, ranges: tuple[NDArray[np.int64], ...], left: int, bits: int) -> Any:
     """Weight in the 2^bits cells of each range; a range is all scores with the same bits but the last ``left``."""
     part = tied_entries(block, scheme)
-    found = []
+    weights = []
     for column, own in zip(part.scores.T, ranges, strict=True):
         key = np.abs(column.astype(np.float64)).view(np.int64)
         row = np.minimum(np.searchsorted(own, key >> left), len(own) - 1)
@@ -273,23 +273,23 @@ def _cell_weights(block: Block, scheme: str, ranges: tuple[NDArray[np.int64], ..
         cell = (row << bits) | ((key >> (left - bits)) & ((1 << bits) - 1))
         weight = None if part.weight is None else part.weight[inside]
         sums = np.bincount(cell[inside], weight, len(own) << bits).astype(np.float64)
-        found.append(sums.reshape(len(own), -1))
-    return tuple(found)
+        weights.append(sums.reshape(len(own), -1))
+    return tuple(weights)
 
 
 def _groups(block: Block, scheme: str, ends: list[Vector]) -> list[Vector]:
     """Weight, weight of positives and lowest score of the entries up to each end, and beyond the last."""
     part = tied_entries(block, scheme)
-    found = []
+    groups = []
     for column, positive, own in zip(part.scores.T, part.positive.T, ends, strict=True):
         group, size = np.searchsorted(own, column, side="left"), len(own) + 1
         weight = np.ones(len(column)) if part.weight is None else part.weight
         low = np.full(size, np.inf)
         np.minimum.at(low, group, column)
-        found.append(
+        groups.append(
             np.stack([weighted_count(group, weight, size), weighted_count(group, weight * positive, size), low])
         )
-    return found
+    return groups
 
 
 def _merged(left: list[Vector], right: list[Vector]) -> list[Vector]:

@@ -86,7 +86,7 @@ class HistogramBinning(PiecewiseMap):
 
         def cut(table: BinaryScores) -> Piecewise:
             cuts = table.equal_mass(bins)
-            return _steps(table.edges(cuts, computed=columns.computed), *table.within(cuts))
+            return _steps(table.edges(cuts, computed=columns.computed), *table.weights_between(cuts))
 
         return map_tables(columns, [bins], cut)
 
@@ -184,17 +184,17 @@ def _average(table: BinaryScores, counts: NDArray[np.intp], prior_weight: float,
     log_score, value = _posterior(edges, table.below(at), place, sizes, prior_weight)
     posterior = np.exp(log_score - log_score.max())
     posterior /= posterior.sum()
-    kept = posterior > 1e-12
+    likely = posterior > 1e-12
     used = np.zeros(len(at), dtype=bool)
-    used[place[np.repeat(kept, sizes + 1)]] = True
+    used[place[np.repeat(likely, sizes + 1)]] = True
     runs = np.diff((np.cumsum(used) - 1)[place])  # knots in each bin; between two binnings a number without meaning
     value *= np.repeat(posterior, sizes)
     knots, starts = edges[used][:-1], np.cumsum(sizes) - sizes
     values = np.zeros(len(knots))
-    for k in np.flatnonzero(kept):
+    for k in np.flatnonzero(likely):
         first, last = starts[k], starts[k] + sizes[k]
         values += value[first:last].repeat(runs[first + k : last + k])
-    values /= sum(posterior[kept])
+    values /= sum(posterior[likely])
     # Half-way between neighbouring floats there is none: edges next to each other may be equal.
     own = np.append(np.diff(knots) > 0, True)
     flat = np.broadcast_to(0.0, int(own.sum()))  # slopes that take no memory

@@ -54,8 +54,8 @@ def entries(block: Block, scheme: str) -> Entries:
 
 def tied_entries(block: Block, scheme: str) -> Entries:
     """The same with probabilities that differ by rounding alone made equal; those that users give stay as they are."""
-    found, given = entries(block, scheme), block.form == "probabilities" and not block.off_simplex
-    return found if given else replace(found, scores=lower_edges(found.scores))
+    values, given = entries(block, scheme), block.form == "probabilities" and not block.off_simplex
+    return values if given else replace(values, scores=lower_edges(values.scores))
 
 
 def log_odds_parts(block: Block, scheme: str, floor: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -51,9 +51,9 @@ class _Shared(CalibrationMap):
             msg = "a combination without a binary map, or with an impossible share of smoothing"
             raise ValueError(msg)
         needed = self.n_classes_ if self._scheme(self.n_classes_) == "each" else 1
-        found = getattr(self.map_, "_n_problems", needed)
-        if found != needed:
-            msg = f"a combination of {needed} problems with a map of {found}"
+        problems = getattr(self.map_, "_n_problems", needed)
+        if problems != needed:
+            msg = f"a combination of {needed} problems with a map of {problems}"
             raise ValueError(msg)
 
     def _scheme(self, n_classes: int) -> str:

@@ -57,8 +57,8 @@ class Composition(InputOfPart):
         cls, first: CalibrationMap, second: CalibrationMap, *, cv: int | None = None, random_state: int = 0
     ) -> Self:
         """Two fitted maps, one after the other, as one fitted map."""
-        made = cls(clone(first), clone(second), cv=cv, random_state=random_state)
-        return made._with_fitted({"first_": first, "second_": second, **first._calibration_set()})
+        composition = cls(clone(first), clone(second), cv=cv, random_state=random_state)
+        return composition._with_fitted({"first_": first, "second_": second, **first._calibration_set()})
 
     @property
     def accuracy_preserving(self) -> bool:  # type: ignore[override]

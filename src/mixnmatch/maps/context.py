@@ -22,7 +22,7 @@ from mixnmatch.maps._context_slopes import (
 from mixnmatch.maps._order_passes import tempered
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.fitted import LARGEST, check_range, check_shape, check_simplex, require
-from mixnmatch.maps.order_preserving import LOOK, curvature_knots
+from mixnmatch.maps.order_preserving import PREVIEW_ROWS, curvature_knots
 from mixnmatch.maps.shrunken import check_penalty
 from mixnmatch.maps.temperature import fit_beta, log_softmax
 
@@ -219,9 +219,9 @@ def _context_knots(source: Rows, floor: float, beta: float) -> Array:
     """Knots of each context, M x K: quantiles of a part of the samples, not too close to each other."""
     if source.n_classes == 2:
         return np.zeros((1, 1))
-    found = list(source.preview(LOOK).map_blocks(_context_values, floor, beta))
-    values = np.concatenate([block for block, _ in found])
-    weight = np.concatenate([block for _, block in found])
+    blocks = list(source.preview(PREVIEW_ROWS).map_blocks(_context_values, floor, beta))
+    values = np.concatenate([block for block, _ in blocks])
+    weight = np.concatenate([block for _, block in blocks])
     order = np.argsort(values, axis=0, kind="stable")
     below = np.cumsum(weight[order], axis=0)
     apart = APART * np.arange(CONTEXT_KNOTS)

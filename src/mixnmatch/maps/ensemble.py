@@ -22,7 +22,7 @@ from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.columns import log_odds_parts
 from mixnmatch.maps.families import FAMILIES, Family, LogisticFamily
 from mixnmatch.maps.fitted import check_range, check_shape, check_simplex, require
-from mixnmatch.maps.temperature import LOOK, check_loss, keep_informative, log_softmax
+from mixnmatch.maps.temperature import PREVIEW_ROWS, check_loss, keep_informative, log_softmax
 
 Array = NDArray[np.float64]
 # Rows on which the first start is sought: it only has to be in the right valley.
@@ -145,13 +145,13 @@ class Ensemble(CalibrationMap):
         family, floor = self._family(), max(source.probability_floor(), SMALLEST_PROBABILITY)
         members = _Members(family, self.free, bool(self.fixed), self.loss, floor)
 
-        look = source.preview(LOOK)
+        preview = source.preview(PREVIEW_ROWS)
         statistic = _statistic(source, family)
-        mean, on_look = _mean_on(source, members, statistic), _mean_on(look, members, statistic)
+        mean, on_preview = _mean_on(source, members, statistic), _mean_on(preview, members, statistic)
         theta = family.single(source.preview(START), floor, self.loss)
         first = members.pack(np.tile(theta, (self.free, 1)), members.first_only())
-        alone = _polish(mean, members, _polish(on_look, members, first))
-        best = alone if members.size == 1 else _mix(mean, on_look, members, alone, first)
+        alone = _polish(mean, members, _polish(on_preview, members, first))
+        best = alone if members.size == 1 else _mix(mean, on_preview, members, alone, first)
         for _ in range(RESTARTS):  # sequential quadratic programming may end early where the curvature has misled it
             if members.slope(best, *mean(best)) <= STATIONARY:
                 break
@@ -223,14 +223,14 @@ class _Members:
         """Starts around the single member: mixed with the others, and pushed apart from each other."""
         theta, _ = self.unpack(alone)
         slopes = np.isfinite(np.array(self.family.lower))
-        found = []
+        starts = []
         for factor in (1.0, 2.0, 0.5):
             moved = theta.copy()
             moved[:, slopes] *= factor ** (1.0 + np.arange(self.free))[:, None]
             w = np.full(self.size, 0.2 / max(1, self.size - 1))
             w[0] = 0.8
-            found.append(self.pack(moved, w / w.sum()))
-        return found
+            starts.append(self.pack(moved, w / w.sum()))
+        return starts
 
 
 def _statistic(source: Rows, family: Family) -> Callable[..., Array]:
@@ -245,8 +245,8 @@ def _mean_on(source: Rows, members: _Members, statistic: Callable[..., Array]) -
     rows = Prepared.of(source, shared_parts, members.floor)
 
     def mean(packed: Array) -> tuple[float, Array]:
-        found = rows.total(statistic, members, packed)
-        return float(found[0] / weight), found[1:] / weight
+        sums = rows.total(statistic, members, packed)
+        return float(sums[0] / weight), sums[1:] / weight
 
     return mean
 
@@ -269,18 +269,18 @@ def shared_parts(block: Block, floor: float) -> SharedParts:
     return SharedParts(log_p, log_not, np.exp(log_softmax(log_p.copy())), block.y, weight)
 
 
-def ensemble_statistic(kept: SharedParts, members: _Members, packed: Array) -> Array:
+def ensemble_statistic(block: SharedParts, members: _Members, packed: Array) -> Array:
     """Loss of a block and its gradient in all parameters and weights, in one vector."""
     theta, w = members.unpack(packed)
-    rows, y, weight = np.arange(len(kept.y)), kept.y, kept.weight
-    found = [members.family.shares(kept.log_p, kept.log_not, t) for t in theta]
-    parts = [shares for shares, _ in found]
-    uniform = 1 / kept.p.shape[1]
+    rows, y, weight = np.arange(len(block.y)), block.y, block.weight
+    members_of_block = [members.family.shares(block.log_p, block.log_not, t) for t in theta]
+    parts = [shares for shares, _ in members_of_block]
+    uniform = 1 / block.p.shape[1]
     mixed = w[0] * parts[0]
     for own, part in zip(w[1:], parts[1:], strict=False):
         mixed += own * part
     if members.fixed:
-        mixed += w[-2] * kept.p
+        mixed += w[-2] * block.p
         mixed += w[-1] * uniform
     if members.loss == "nll":
         at = np.maximum(mixed[rows, y], 1e-300)
@@ -293,28 +293,28 @@ def ensemble_statistic(kept: SharedParts, members: _Members, packed: Array) -> A
         slope = np.multiply(mixed, 2 * weight[:, None], out=mixed)
     in_w = [np.vdot(slope, part) for part in parts]
     if members.fixed:
-        in_w += [np.vdot(slope, kept.p), uniform * slope.sum()]
+        in_w += [np.vdot(slope, block.p), uniform * slope.sum()]
     in_theta = []
-    for own, (part, derivative) in zip(w, found, strict=False):
+    for own, (part, derivative) in zip(w, members_of_block, strict=False):
         inner = slope - np.einsum("ij,ij->i", slope, part)[:, None]
         inner *= part
         inner *= derivative
-        in_theta.append(own * members.family.pull_back(kept.log_p, kept.log_not, inner))
+        in_theta.append(own * members.family.pull_back(block.log_p, block.log_not, inner))
     return np.concatenate([[value], *in_theta, in_w])
 
 
-def sigmoid_statistic(kept: SharedParts, members: _Members, packed: Array) -> Array:
+def sigmoid_statistic(block: SharedParts, members: _Members, packed: Array) -> Array:
     """As :func:`ensemble_statistic`, for logistic families, in one compiled pass."""
     theta, w = members.unpack(packed)
     beta = theta.shape[1] == 3
     full = theta if beta else theta[:, [0, 0, 1]]
     compiled = kernels.load("compiled")
-    rows = compiled.sigmoid_mixture_rows(kept.log_p, kept.log_not, kept.p, kept.y, full, w, members.loss)
-    found = rows @ kept.weight
-    in_theta = found[1 : 1 + full.size].reshape(full.shape)
+    rows = compiled.sigmoid_mixture_rows(block.log_p, block.log_not, block.p, block.y, full, w, members.loss)
+    sums = rows @ block.weight
+    in_theta = sums[1 : 1 + full.size].reshape(full.shape)
     if not beta:  # one slope for both logarithms
         in_theta = np.stack([in_theta[:, 0] + in_theta[:, 1], in_theta[:, 2]], axis=1)
-    return np.concatenate([found[:1], in_theta.ravel(), found[1 + full.size :]])
+    return np.concatenate([sums[:1], in_theta.ravel(), sums[1 + full.size :]])
 
 
 def _polish(mean: Mean, members: _Members, packed: Array) -> Array:
@@ -330,19 +330,19 @@ def _polish(mean: Mean, members: _Members, packed: Array) -> Array:
 
     bounds = [(low, np.inf) for low in members.family.lower]
     options = {"ftol": 1e-13, "gtol": 1e-9}
-    found = minimize(evaluate, packed[:width], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return members.pack(np.tile(found.x, (members.free, 1)), w)
+    optimum = minimize(evaluate, packed[:width], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return members.pack(np.tile(optimum.x, (members.free, 1)), w)
 
 
-def _mix(mean: Mean, on_look: Mean, members: _Members, alone: Array, first: Array) -> Array:
+def _mix(mean: Mean, on_preview: Mean, members: _Members, alone: Array, first: Array) -> Array:
     """The best of several starts on a sample, polished on all rows; or that start, or ``alone``, if it is better.
 
     The best single member may lie at the end of a long valley, such as an intercept far from zero, from where the way
     to the best mixture is hard to find: starts are also taken around the ``first`` guess of it.
     """
     starts = [start for centre in (alone, first) for start in (centre, *members.spread(centre))]
-    tried = [_polish_all(on_look, members, start, LOOSE) for start in starts]
-    start = min(tried, key=lambda packed: on_look(packed)[0])
+    tried = [_polish_all(on_preview, members, start, LOOSE) for start in starts]
+    start = min(tried, key=lambda packed: on_preview(packed)[0])
     return min([alone, start, _polish_all(mean, members, start)], key=lambda packed: mean(packed)[0])
 
 
@@ -367,7 +367,7 @@ def _polish_all(mean: Mean, members: _Members, start: Array, tolerance: float = 
     bounds += [(0.0, 1.0)] * members.size
     options = {"maxiter": 200, "ftol": tolerance}
     with _without_clip_warnings():
-        found = minimize(mean, start, jac=True, method="SLSQP", bounds=bounds, constraints=[simplex], options=options)
-    theta, w = members.unpack(found.x)
+        optimum = minimize(mean, start, jac=True, method="SLSQP", bounds=bounds, constraints=[simplex], options=options)
+    theta, w = members.unpack(optimum.x)
     w = np.maximum(w, 0.0)
     return members.pack(np.maximum(theta, np.array(members.family.lower)), w / w.sum())

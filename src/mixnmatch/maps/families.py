@@ -121,9 +121,9 @@ class LogisticFamily:
     def single(self, source: Rows, floor: float, loss: str) -> Array:
         """The pooled binary map."""
         binary: LogisticMap = BetaScaling(loss=loss) if self.beta else PlattScaling(loss=loss)
-        found: Array = binary._fit_columns(Columns(source, "pooled"))["coef_"][0]
+        coef: Array = binary._fit_columns(Columns(source, "pooled"))["coef_"][0]
         # Scores that are all but tied say nothing that a mixture could be built on.
-        return found if found[:-1].max() <= STEEPEST_SLOPE else np.array(self.identity)
+        return coef if coef[:-1].max() <= STEEPEST_SLOPE else np.array(self.identity)
 
 
 FAMILIES: dict[str, Family] = {

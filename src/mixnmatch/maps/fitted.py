@@ -25,14 +25,14 @@ def require(holds: Any, fitted: Any, name: str, what: str) -> None:
 def check_range(fitted: Any, name: str, low: float = -LARGEST, high: float = LARGEST) -> None:
     """Raise an error unless a number, or every entry of an array, is from ``low`` to ``high``."""
     value = np.asarray(getattr(fitted, name))
-    within = value.dtype.kind in "fiu" and bool(((value >= low) & (value <= high)).all())
-    require(within, fitted, name, f"is not from {low:g} to {high:g}")
+    inside = value.dtype.kind in "fiu" and bool(((value >= low) & (value <= high)).all())
+    require(inside, fitted, name, f"is not from {low:g} to {high:g}")
 
 
 def check_shape(fitted: Any, name: str, *shape: int) -> None:
     """Raise an error unless an array has a shape."""
-    found = np.shape(getattr(fitted, name))
-    require(found == shape, fitted, name, f"has shape {found}, not {shape}")
+    actual = np.shape(getattr(fitted, name))
+    require(actual == shape, fitted, name, f"has shape {actual}, not {shape}")
 
 
 def check_simplex(fitted: Any, name: str, size: int) -> None:

@@ -39,7 +39,7 @@ TOLERANCE, STEPS = 1e-13, 100
 # How far logarithms of variance and length scale may go in a step.
 RADIUS = np.array([2.5, 0.7])
 # Rows that a first fit looks at where there are many more.
-LOOK = 4096
+PREVIEW_ROWS = 4096
 
 
 class GaussianProcessCalibration(CalibrationMap):
@@ -184,8 +184,8 @@ class GaussianProcessCalibration(CalibrationMap):
         values, hyper = np.zeros(len(prior.points)), 0.5 * (prior.low + prior.high)
         hyper[0] = 0.0
         before = rows.total(nll_statistic, np.zeros(nodes.count))[0]
-        if source.n_rows > 2 * LOOK:
-            rough = _minimise(Prepared.of(source.preview(LOOK), *settings), prior, values, hyper, 1e-6)
+        if source.n_rows > 2 * PREVIEW_ROWS:
+            rough = _minimise(Prepared.of(source.preview(PREVIEW_ROWS), *settings), prior, values, hyper, 1e-6)
             values, hyper = rough.values, rough.hyper
         fit = _minimise(rows, prior, values, hyper, TOLERANCE)
         certify(type(self).__name__, fit.left)
@@ -326,8 +326,8 @@ def _improved(prior: Prior, fit: Fit, radius: Array) -> tuple[Array, Array]:
     bounds: Any = list(zip(low, high, strict=True))
     hyper = fit.hyper
     if radius.any():
-        found = minimize(value, hyper, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-        hyper = np.asarray(found.x, dtype=np.float64)
+        optimum = minimize(value, hyper, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        hyper = np.asarray(optimum.x, dtype=np.float64)
     return prior.lower(hyper) @ evidence(prior, hyper, fit)[2], hyper
 
 

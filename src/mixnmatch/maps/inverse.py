@@ -18,7 +18,7 @@ from mixnmatch.maps.parameters import check_is_fitted
 Array = NDArray[np.float64]
 
 # Log-odds at which a map that does not say whether it increases is looked at.
-LOOK = np.linspace(-8.0, 8.0, 2001)
+SCORE_GRID = np.linspace(-8.0, 8.0, 2001)
 
 
 def inverse(fitted: CalibrationMap, p: Any) -> Any:
@@ -36,14 +36,14 @@ def inverse(fitted: CalibrationMap, p: Any) -> Any:
     ends = np.array([-WIDEST, WIDEST] if logits else [0.0, 1.0])
     lowest, highest = fitted.predict_proba(ends)[:, 1]
     q = wanted.ravel()
-    found = np.where(q > highest, np.inf, -np.inf)
+    scores = np.where(q > highest, np.inf, -np.inf)
     inside = (q >= lowest) & (q <= highest)
     platt, share = _platt_of(fitted)
     if platt is not None:
-        found[inside] = _invert_platt(platt, (q[inside] - share / 2) / (1 - share), logits=logits)
+        scores[inside] = _invert_platt(platt, (q[inside] - share / 2) / (1 - share), logits=logits)
     elif inside.any():
-        found[inside] = _bisect(fitted, q[inside], ends)
-    return float(found[0]) if wanted.ndim == 0 else found.reshape(wanted.shape)
+        scores[inside] = _bisect(fitted, q[inside], ends)
+    return float(scores[0]) if wanted.ndim == 0 else scores.reshape(wanted.shape)
 
 
 def _check_increasing(fitted: CalibrationMap) -> None:
@@ -53,7 +53,7 @@ def _check_increasing(fitted: CalibrationMap) -> None:
         raise ValueError(msg)
     if _says_increasing(fitted):
         return
-    scores = LOOK if fitted._input_settings()["logits"] else 1 / (1 + np.exp(-LOOK))
+    scores = SCORE_GRID if fitted._input_settings()["logits"] else 1 / (1 + np.exp(-SCORE_GRID))
     if not (np.diff(fitted.predict_proba(scores)[:, 1]) > 0).all():
         msg = (
             f"this {name} does not increase strictly: many scores have the same calibrated probability, or the order "

@@ -112,8 +112,8 @@ class Isotonic(PiecewiseMap):
     def _functions(self, columns: Columns) -> list[Piecewise]:
         positives = _positives(columns)
         gaps = _gaps(columns, positives, self.shape)
-        made = [_function(*pair, self.shape, columns.computed) for pair in zip(positives, gaps, strict=True)]
-        return [_made_strict(f) for f in made] if self.strict else made
+        functions = [_function(*pair, self.shape, columns.computed) for pair in zip(positives, gaps, strict=True)]
+        return [_made_strict(f) for f in functions] if self.strict else functions
 
 
 @dataclass(frozen=True)
@@ -217,14 +217,14 @@ def _merged(left: list[Gaps], right: list[Gaps]) -> list[Gaps]:
 
 
 def _block_gaps(block: Block, scheme: str, knots: list[Knots], shape: str, search: bool) -> list[Gaps]:
-    found = [Gaps.empty(len(k.values) + 1, shape) for k in knots]
+    totals = [Gaps.empty(len(k.values) + 1, shape) for k in knots]
     kernels = block.kernels if search else _numpy
     for part in _pieces(block) if search else [block]:
         p = part.probabilities()
         columns = [p] if scheme == "pooled" else np.ascontiguousarray(take(p, scheme).T)[:, :, None]
-        for scores, k, gaps in zip(columns, knots, found, strict=True):
+        for scores, k, gaps in zip(columns, knots, totals, strict=True):
             kernels.add_gaps(scores, part.weight, k, gaps.weight, gaps.score_sum, gaps.largest)
-    return found
+    return totals
 
 
 def _pieces(block: Block) -> Iterator[Block]:

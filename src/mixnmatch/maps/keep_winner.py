@@ -95,22 +95,22 @@ class KeepWinner(InputOfPart):
         return keep_winner(block.winner, self.map_._log_proba(block), logarithms=True)
 
 
-def keep_winner(winner: NDArray[np.intp], found: NDArray[Any], *, logarithms: bool) -> NDArray[Any]:
+def keep_winner(winner: NDArray[np.intp], values: NDArray[Any], *, logarithms: bool) -> NDArray[Any]:
     """The rows nearest to ``found`` in which the entry of the column ``winner`` is not below any other.
 
     ``found`` holds probabilities or their logarithms; it comes back as it is if there is nothing to do.
     """
-    lost = np.flatnonzero(winner != winners(found))
+    lost = np.flatnonzero(winner != winners(values))
     if not lost.size:
-        return found
-    winner, rows = winner[lost], found[lost]
+        return values
+    winner, rows = winner[lost], values[lost]
     shared = _shared_level(np.exp(rows) if logarithms else rows, winner)
     level = np.log(shared) if logarithms else shared
     np.minimum(rows, level[:, None], out=rows)
     rows[np.arange(len(rows)), winner] = level
-    kept = found.copy()
-    kept[lost] = rows
-    return kept
+    projected = values.copy()
+    projected[lost] = rows
+    return projected
 
 
 def _shared_level(p: NDArray[Any], winner: NDArray[np.intp]) -> NDArray[np.float64]:

@@ -19,7 +19,7 @@ from mixnmatch.maps.temperature import check_loss
 
 Array = NDArray[np.float64]
 # Rows of a first look, from which the passes over many more rows start.
-LOOK, MUCH_MORE = 4096, 4
+PREVIEW_ROWS, MUCH_MORE = 4096, 4
 # Slopes stay above this over the size of what they are of, so that the function increases strictly.
 SMALLEST_SLOPE = 1e-9
 
@@ -82,42 +82,42 @@ class LogisticMap(BinaryMap):
             targets = np.stack([1 / (negative + 2), (positive + 1) / (positive + 2)])
         else:
             targets = np.stack([np.zeros_like(negative), np.ones_like(positive)])
-        look = Columns(columns.source.preview(LOOK), columns.scheme)
-        few = look.source.n_rows * MUCH_MORE <= columns.source.n_rows
-        centre = self._centre(look, floor)
-        rows = self._problems(look, floor, centre)
-        theta, lower = self._start(look, rows, targets, centre)
+        preview = Columns(columns.source.preview(PREVIEW_ROWS), columns.scheme)
+        few = preview.source.n_rows * MUCH_MORE <= columns.source.n_rows
+        centre = self._centre(preview, floor)
+        rows = self._problems(preview, floor, centre)
+        theta, lower = self._start(preview, rows, targets, centre)
         if few and self.smoothing:
-            theta = self._minimise(look, rows, targets, theta, lower, tolerance=1e-4).point.theta
-        rows = self._problems(columns, floor, centre) if look.source is not columns.source else rows
-        found = self._minimise(columns, rows, targets, theta, lower)
-        certify(type(self).__name__, found.residual)
-        coefficients = found.point.theta.copy()
+            theta = self._minimise(preview, rows, targets, theta, lower, tolerance=1e-4).point.theta
+        rows = self._problems(columns, floor, centre) if preview.source is not columns.source else rows
+        solution = self._minimise(columns, rows, targets, theta, lower)
+        certify(type(self).__name__, solution.residual)
+        coefficients = solution.point.theta.copy()
         coefficients[:, -1] -= np.sum(coefficients[:, :-1] * centre, axis=1)
-        return {"coef_": coefficients, "probability_floor_": floor, "loss_": found.point.value / entry_weight}
+        return {"coef_": coefficients, "probability_floor_": floor, "loss_": solution.point.value / entry_weight}
 
     def _problems(self, columns: Columns, floor: float, centre: Array) -> Prepared:
         return Prepared.of(columns.source, logistic_problems, columns.scheme, self, floor, centre)
 
-    def _centre(self, look: Columns, floor: float) -> Array:
+    def _centre(self, preview: Columns, floor: float) -> Array:
         """Mean of the features of each problem: centring on it keeps scores that hardly differ distinct."""
-        rows = self._problems(look, floor, np.zeros((look.n_problems, self._n_features)))
-        flat = np.zeros((look.n_problems, self._n_features + 1))
-        curvature = rows.total(logistic_statistic, flat, np.zeros((2, look.n_problems)), "nll")[2]
-        low, high = look.source.total(_feature_ends, look.scheme, self, floor, combine=np.maximum)
+        rows = self._problems(preview, floor, np.zeros((preview.n_problems, self._n_features)))
+        flat = np.zeros((preview.n_problems, self._n_features + 1))
+        curvature = rows.total(logistic_statistic, flat, np.zeros((2, preview.n_problems)), "nll")[2]
+        low, high = preview.source.total(_feature_ends, preview.scheme, self, floor, combine=np.maximum)
         # Of features that are all the same the mean must be that number, or rounding would pass for a spread.
         return np.asarray(np.clip(curvature[:, :-1, -1] / curvature[:, -1:, -1], -low, high))
 
-    def _start(self, look: Columns, rows: Prepared, targets: Array, centre: Array) -> tuple[Array, Array]:
+    def _start(self, preview: Columns, rows: Prepared, targets: Array, centre: Array) -> tuple[Array, Array]:
         """Parameters to start from, and lower bounds.
 
         At the base rate, whatever the score, no probability is saturated, and the curvature gives the scale of the
         features: slopes stay above a small part of what matters on that scale, so that the function increases strictly.
         Slopes of 1 are the better start where they have the lower loss.
         """
-        n, positive = look.entry_weight(), look.positive_weights()
+        n, positive = preview.entry_weight(), preview.positive_weights()
         rate = np.clip((positive * targets[1] + (n - positive) * targets[0]) / n, 1e-12, 1 - 1e-12)
-        theta = np.zeros((look.n_problems, self._n_features + 1))
+        theta = np.zeros((preview.n_problems, self._n_features + 1))
         theta[:, -1] = np.log(rate / (1 - rate))
         value, _, curvature = rows.total(logistic_statistic, theta, targets, "nll")
         squares = np.einsum("kpp->kp", curvature)
@@ -178,19 +178,19 @@ class Problems:
     kernels: ModuleType
 
 
-def logistic_problems(block: Block, scheme: str, which: LogisticMap, floor: float, centre: Array) -> Problems:
+def logistic_problems(block: Block, scheme: str, map_: LogisticMap, floor: float, centre: Array) -> Problems:
     """The binary problems of a block as the kernels read them, features less their ``centre``."""
     positive, weight = labels(block, scheme)
-    first, second = which._features(block, scheme, floor)
+    first, second = map_._features(block, scheme, floor)
     first = np.ascontiguousarray(first.T) - centre[:, :1]
     second = None if second is None else np.ascontiguousarray(second.T) - centre[:, 1:]
     weight = np.ones(first.shape[1]) if weight is None else weight
     return Problems(first, second, np.ascontiguousarray(positive.T), weight, block.kernels)
 
 
-def _feature_ends(block: Block, scheme: str, which: LogisticMap, floor: float) -> Array:
+def _feature_ends(block: Block, scheme: str, map_: LogisticMap, floor: float) -> Array:
     """Largest feature of each problem with its sign reversed, and as it is: 2 x K x P."""
-    tables = [table for table in which._features(block, scheme, floor) if table is not None]
+    tables = [table for table in map_._features(block, scheme, floor) if table is not None]
     ends = [[table.max(axis=0, initial=-np.inf) for table in (-features, features)] for features in tables]
     return np.moveaxis(np.array(ends), 0, -1)
 

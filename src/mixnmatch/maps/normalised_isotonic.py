@@ -128,10 +128,10 @@ class NormalisedIsotonic(Pooled):
 
         n, ridge = source.total_weight(), float(self.ridge)
         with single_threaded_blas():
-            found = _fit_shifts(statistic, levels, ridge, n)
-        certify(type(self).__name__, found.residual)
-        shift = found.point.theta
-        loss = found.point.value - 0.5 * ridge * float(levels.sizes @ shift**2)
+            solution = _fit_shifts(statistic, levels, ridge, n)
+        certify(type(self).__name__, solution.residual)
+        shift = solution.point.theta
+        loss = solution.point.value - 0.5 * ridge * float(levels.sizes @ shift**2)
         values = np.exp(levels.moved(shift))
         values /= max(1.0, float(values[-1]))  # the scale is free: it cancels in the normalisation
         function = _made_strict(Piecewise(irm.knots, values, irm.slopes, irm.left))

@@ -36,8 +36,8 @@ class OddsTable:
     def quantiles(self, shares: Array) -> Array:
         """Log-odds below or at which there are these shares of the weight."""
         running = np.cumsum(self.weight)
-        found = np.searchsorted(running, shares * running[-1] * (1 - 1e-12), side="left")
-        return np.asarray(self.log_odds[np.minimum(found, len(running) - 1)])
+        indices = np.searchsorted(running, shares * running[-1] * (1 - 1e-12), side="left")
+        return np.asarray(self.log_odds[np.minimum(indices, len(running) - 1)])
 
     def span(self, share: float) -> tuple[float, float]:
         """Two different log-odds with at most ``share`` of the weight beyond each."""

@@ -31,7 +31,7 @@ from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
 Array = NDArray[np.float64]
 
 # Rows by which knots are chosen, where there are many more.
-LOOK = 32_768
+PREVIEW_ROWS = 32_768
 # Slopes (1 is temperature scaling) stay above this, so that the function is strictly increasing.
 LEAST_SLOPE = 1e-3
 # Weight of half the squared distance between the slopes and that of temperature scaling.
@@ -167,15 +167,15 @@ class IntraOrderPreserving(CalibrationMap):
             return located.total(rows, deviation)
 
         n, ridge = source.total_weight(), float(self.ridge)
-        found = _fit_slopes(statistic, _overlap(nodes, knots), ridge, n)
-        certify(type(self).__name__, found.residual)
-        slopes = found.point.theta
+        solution = _fit_slopes(statistic, _overlap(nodes, knots), ridge, n)
+        certify(type(self).__name__, solution.residual)
+        slopes = solution.point.theta
         return {
             "beta_": beta,
             "knots_": knots,
             "slopes_": slopes,
             "probability_floor_": floor,
-            "loss_": (found.point.value - 0.5 * ridge * float(np.sum((slopes - 1) ** 2))) / n,
+            "loss_": (solution.point.value - 0.5 * ridge * float(np.sum((slopes - 1) ** 2))) / n,
             "backend_": source.backend,
         }
 
@@ -195,8 +195,8 @@ def curvature_knots(
 ) -> Nodes:
     """At most ``n_knots`` nodes where the loss depends on the function, chosen on a part of the samples."""
     every = Nodes.of(source.n_classes)
-    look = Prepared.of(source.preview(LOOK), Located.of, every, floor, beta)
-    _, _, curvature = look.total(statistic, np.zeros(every.count), Diagonal)
+    preview = Prepared.of(source.preview(PREVIEW_ROWS), Located.of, every, floor, beta)
+    _, _, curvature = preview.total(statistic, np.zeros(every.count), Diagonal)
     return every.only(_knots(curvature, n_knots))
 
 

@@ -69,8 +69,8 @@ class PiecewiseMap(BinaryMap):
         ends = np.append(self.knots_[1:], 1.0)
         ends[self.offsets_[1:] - 1] = 1.0
         reached = self.values_ + self.slopes_ * (ends - self.knots_)
-        within = (reached >= -SLACK).all() and (reached <= 1 + SLACK).all()
-        require(within, self, "slopes_", "leads out of [0, 1]")
+        inside = (reached >= -SLACK).all() and (reached <= 1 + SLACK).all()
+        require(inside, self, "slopes_", "leads out of [0, 1]")
         if self.strictly_increasing:
             falls = (self.slopes_ < 0).any() or (self.values_[inner] < reached[inner - 1] - ROUNDING).any()
             falls = falls or (self.values_[starts] < self.left_ - ROUNDING).any()

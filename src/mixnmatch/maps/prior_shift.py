@@ -83,9 +83,9 @@ class PriorShift(CalibrationMap):
     @classmethod
     def after(cls, before: CalibrationMap, ratios: Array) -> Self:
         """A fitted shift of the classes of a fitted map, to be applied after it."""
-        made = cls(np.asarray(ratios, dtype=np.float64).tolist())
-        logs = np.log(_positive(made.ratios, before.classes_))
-        return made._with_fitted({"log_ratios_": logs, **before._calibration_set()})
+        shift = cls(np.asarray(ratios, dtype=np.float64).tolist())
+        logs = np.log(_positive(shift.ratios, before.classes_))
+        return shift._with_fitted({"log_ratios_": logs, **before._calibration_set()})
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         classes = np.arange(source.n_classes) if source.classes is None else source.classes
@@ -101,12 +101,12 @@ class PriorShift(CalibrationMap):
 
 
 def _positive(ratios: Any, classes: NDArray[Any]) -> Array:
-    found = np.ones(len(classes)) if ratios is None else by_class(ratios, classes, "ratios", missing=1.0)
-    if not (found > 0).all():
-        k = int(np.flatnonzero(~(found > 0))[0])
-        msg = f"ratios: that of class {classes.tolist()[k]!r} is {found[k]:g}; ratios must be positive"
+    ratio_of_class = np.ones(len(classes)) if ratios is None else by_class(ratios, classes, "ratios", missing=1.0)
+    if not (ratio_of_class > 0).all():
+        k = int(np.flatnonzero(~(ratio_of_class > 0))[0])
+        msg = f"ratios: that of class {classes.tolist()[k]!r} is {ratio_of_class[k]:g}; ratios must be positive"
         raise ValueError(msg)
-    return found
+    return ratio_of_class
 
 
 def by_class(values: Any, classes: NDArray[Any], name: str, *, missing: float) -> Array:
@@ -120,18 +120,18 @@ def by_class(values: Any, classes: NDArray[Any], name: str, *, missing: float) -
             raise ValueError(msg)
         values = [values.get(key, missing) for key in names]
     try:
-        found = np.array(values, dtype=np.float64)
+        numbers = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
         msg = f"{name} must be numbers, one for each class {_listed(names)}"
         raise ValueError(msg) from None
-    if found.shape != (len(names),):
+    if numbers.shape != (len(names),):
         msg = f"{name} must have one number for each of the {len(names)} classes {_listed(names)}, got {values!r:.80}"
         raise ValueError(msg)
-    given = found[~np.isnan(found)] if np.isnan(missing) else found
+    given = numbers[~np.isnan(numbers)] if np.isnan(missing) else numbers
     if not np.isfinite(given).all():
         msg = f"{name} must be finite numbers, got {values!r:.80}"
         raise ValueError(msg)
-    return found
+    return numbers
 
 
 def _listed(names: list[Any]) -> str:

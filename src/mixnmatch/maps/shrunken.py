@@ -74,10 +74,10 @@ class _Shrunken(LogisticMap):
         return path.theta[chosen], float(np.append(1 / strengths, 0.0)[chosen])
 
 
-def check_penalty(penalty: Any, words: str = '"loo"') -> None:
+def check_penalty(penalty: Any, choices: str = '"loo"') -> None:
     """Raise an error unless ``penalty`` is a strength, or says that leave-one-out chooses it."""
     if penalty != "loo" and not (is_number(penalty) and penalty > 0):
-        msg = f"penalty must be a positive number or {words}, got {penalty!r}"
+        msg = f"penalty must be a positive number or {choices}, got {penalty!r}"
         raise ValueError(msg)
 
 

@@ -133,8 +133,10 @@ class SplineCalibration(OddsCurveMap):
         line = _line(basis.knots, 1.0, 0.0)
         losses = np.append(path.losses(table), log_loss(table, line))
         weights = np.exp(losses.min() - losses) * np.append(self._allowed(curves, table), IDENTITY)
-        kept = np.flatnonzero(weights > LEAST_SHARE * weights.sum())
-        return average([[*curves, line][k] for k in kept], weights[kept] / weights[kept].sum(), monotone=self.monotone)
+        likely = np.flatnonzero(weights > LEAST_SHARE * weights.sum())
+        return average(
+            [[*curves, line][k] for k in likely], weights[likely] / weights[likely].sum(), monotone=self.monotone
+        )
 
 
 def _knots(table: OddsTable, count: int) -> Array:
@@ -144,11 +146,11 @@ def _knots(table: OddsTable, count: int) -> Array:
     inner = table.quantiles(shares)
     # Knots that nearly coincide leave a piece without samples and a badly conditioned problem.
     apart = (high - low) / (10 * count)
-    kept = [low]
+    knots = [low]
     for knot in inner:
-        if knot - kept[-1] >= apart and high - knot >= apart:
-            kept.append(float(knot))
-    return np.array([*kept, high] if len(kept) > 1 else [low, (low + high) / 2, high])
+        if knot - knots[-1] >= apart and high - knot >= apart:
+            knots.append(float(knot))
+    return np.array([*knots, high] if len(knots) > 1 else [low, (low + high) / 2, high])
 
 
 def _towards_identity(size: int, middle: float, length: float, unit: float) -> Array:

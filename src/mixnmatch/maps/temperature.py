@@ -20,7 +20,7 @@ from mixnmatch.maps.fitted import check_range
 
 LOSSES = ("nll", "brier")
 # Rows that a first, cheap look at the data takes.
-LOOK = 1024
+PREVIEW_ROWS = 1024
 # Inverse temperatures this many times smaller than the spread of the scores are as good as zero.
 FLOOR = 1e-6
 
@@ -158,9 +158,9 @@ def keep_informative(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Weights of an ensemble whose last member is the uniform prediction, never all on that one."""
     if weights[:-1].sum() >= INFORMATIVE:
         return weights
-    kept = np.zeros_like(weights)
-    kept[0], kept[-1] = INFORMATIVE, 1 - INFORMATIVE
-    return kept
+    informative = np.zeros_like(weights)
+    informative[0], informative[-1] = INFORMATIVE, 1 - INFORMATIVE
+    return informative
 
 
 def log_softmax(u: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -186,25 +186,25 @@ def fit_beta(source: Rows, loss: str, floor: float, *, tolerance: float | None =
     A search ends with a Newton step shorter than ``tolerance`` times beta; what is left is about its square.
     """
     source = source.as_log_odds(floor)
-    look = source.preview(LOOK)
+    preview = source.preview(PREVIEW_ROWS)
     # Float32 kernels round beta: evaluated where rounding changes nothing, one last Newton step is exact enough.
     single = source.scores.dtype == np.float32 and not source.chain
     tolerance = tolerance or (1e-5 if single else 1e-10)
     # At beta = 0 nothing is saturated: the curvature there gives the scale of the scores, whatever it is.
-    curvature = look.total(_nll_statistic, 0.0, floor)[2]
+    curvature = preview.total(_nll_statistic, 0.0, floor)[2]
     if curvature <= 0:  # constant scores, in the first look at least
         curvature = source.total(_nll_statistic, 0.0, floor)[2]
     if curvature <= 0:
         statistic = _nll_statistic if loss == "nll" else _brier_statistic
         return Fitted(1.0, float(source.total(statistic, 1.0, floor)[0] / source.total_weight()))
-    unit = min(float(np.sqrt(look.total_weight() / curvature)), STEEPEST)  # spread of the scores is 1 / unit
+    unit = min(float(np.sqrt(preview.total_weight() / curvature)), STEEPEST)  # spread of the scores is 1 / unit
     starts = [unit]
-    if look is not source or loss == "brier":
-        first = _fit_nll(look, unit, unit, floor, tolerance=1e-2)
+    if preview is not source or loss == "brier":
+        first = _fit_nll(preview, unit, unit, floor, tolerance=1e-2)
         starts = [first.beta, unit] if first.bound == "uniform" else [first.beta]
     if loss == "nll":
         return _fit_nll(source, starts[0], unit, floor, tolerance=tolerance, single=single)
-    return _fit_brier(source, look, starts, unit, floor, tolerance=tolerance, single=single)
+    return _fit_brier(source, preview, starts, unit, floor, tolerance=tolerance, single=single)
 
 
 def _fit_nll(
@@ -223,15 +223,15 @@ def _fit_nll(
         """Whether it is time to look up if all labels lead or tie: long steps gain nothing any more."""
         return value <= target or (promised <= 1e-6 * value and moved > 0.01)
 
-    found = search(start, enough=enough)
-    if found.end == "high":
-        separable = _separable_beta(source, statistic, found.beta, floor)
+    minimum = search(start, enough=enough)
+    if minimum.end == "high":
+        separable = _separable_beta(source, statistic, minimum.beta, floor)
         if separable is not None:
             return separable
-        found = search(found.beta)
-    bound = {"low": "uniform", "high": "separable", None: None}[found.end]
-    residual = 0.0 if bound else found.promised / max(found.value, LEAST_MEAN * n)
-    return Fitted(found.beta, float(found.value / n), bound, residual)
+        minimum = search(minimum.beta)
+    bound = {"low": "uniform", "high": "separable", None: None}[minimum.end]
+    residual = 0.0 if bound else minimum.promised / max(minimum.value, LEAST_MEAN * n)
+    return Fitted(minimum.beta, float(minimum.value / n), bound, residual)
 
 
 def certain_loss(n: float) -> float:
@@ -264,8 +264,8 @@ def _separable_beta(
         low, high = high, high + 1.0
     if low < high < np.log(STEEPEST):
         low = brentq(excess, low, high, xtol=1e-12, rtol=1e-12)
-    found = float(np.exp(low))
-    return Fitted(found, float(statistic(found)[0] / n), "separable")
+    separable = float(np.exp(low))
+    return Fitted(separable, float(statistic(separable)[0] / n), "separable")
 
 
 def _order_statistic(block: Block, floor: float) -> NDArray[np.float64]:
@@ -294,7 +294,7 @@ def _brier_statistic(block: Block, beta: float, floor: float) -> NDArray[np.floa
 
 
 def _fit_brier(
-    source: Rows, look: Rows, starts: list[float], unit: float, floor: float, *, tolerance: float, single: bool
+    source: Rows, preview: Rows, starts: list[float], unit: float, floor: float, *, tolerance: float, single: bool
 ) -> Fitted:
     """Zero of the slope of the squared error next to the best node of a grid in log beta."""
     n, low = source.total_weight(), FLOOR * unit
@@ -302,18 +302,18 @@ def _fit_brier(
     def on(rows: Rows) -> Callable[[float], NDArray[np.float64]]:
         return lambda beta: rows.total(_brier_statistic, beta, floor)
 
-    _, centre = min(best_node(lambda beta: float(on(look)(beta)[0]), start, low) for start in starts)
-    if look is not source:
-        centre = minimise_scalar(on(look), centre, tolerance=1e-2, single=single, low=low).beta
-    found = minimise_scalar(on(source), centre, tolerance=tolerance, single=single, low=low)
-    if found.end == "high" or found.value <= LEAST_MEAN * n:
+    _, centre = min(best_node(lambda beta: float(on(preview)(beta)[0]), start, low) for start in starts)
+    if preview is not source:
+        centre = minimise_scalar(on(preview), centre, tolerance=1e-2, single=single, low=low).beta
+    minimum = minimise_scalar(on(source), centre, tolerance=tolerance, single=single, low=low)
+    if minimum.end == "high" or minimum.value <= LEAST_MEAN * n:
         # The squared error vanishes on the way up: the log loss says how certain the samples let the map be.
-        by_nll = _fit_nll(source, found.beta, unit, floor, tolerance=tolerance, single=single)
+        by_nll = _fit_nll(source, minimum.beta, unit, floor, tolerance=tolerance, single=single)
         if by_nll.bound == "separable":
             return replace(by_nll, loss=float(on(source)(by_nll.beta)[0] / n))
-    bound = {"low": "uniform", "high": "separable", None: None}[found.end]
-    residual = 0.0 if bound else found.promised / max(found.value, LEAST_MEAN * n)
-    return Fitted(found.beta, found.value / n, bound, residual)
+    bound = {"low": "uniform", "high": "separable", None: None}[minimum.end]
+    residual = 0.0 if bound else minimum.promised / max(minimum.value, LEAST_MEAN * n)
+    return Fitted(minimum.beta, minimum.value / n, bound, residual)
 
 
 def best_node(value: Callable[[float], float], start: float, low: float) -> tuple[float, float]:

@@ -175,8 +175,8 @@ class Steps:
         if len(self.knots) == 0:
             return Steps(np.zeros(1), np.repeat(self.lower, 2), np.repeat(self.upper, 2))
         changes[0] = True
-        kept = np.append(True, changes)
-        return Steps(self.knots[changes], self.lower[kept], self.upper[kept])
+        first_of_run = np.append(True, changes)
+        return Steps(self.knots[changes], self.lower[first_of_run], self.upper[first_of_run])
 
     def function(self) -> Piecewise:
         """The probability p1 / (1 - p0 + p1)."""

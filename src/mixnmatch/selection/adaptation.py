@@ -40,10 +40,10 @@ def adapted(
         raise ValueError(msg)
     if unlabelled is not None:
         settings = {"sample_weight": sample_weight, "calibration": calibration}
-        found = estimate_priors(fitted, unlabelled, confidence=None, **settings)
-        for doubt in found.warnings:
+        estimate = estimate_priors(fitted, unlabelled, confidence=None, **settings)
+        for doubt in estimate.warnings:
             warnings.warn(doubt, UserWarning, stacklevel=3)
-        return with_estimate(fitted, found)
+        return with_estimate(fitted, estimate)
     base, ratios = base_and_ratios(fitted)
     if sampling is not None:
         ratios = ratios / _rates(sampling, base.classes_)
@@ -53,14 +53,14 @@ def adapted(
     return Composition.of_fitted(base, PriorShift.after(base, ratios))
 
 
-def with_estimate(fitted: CalibrationMap, found: PriorEstimate) -> Composition:
+def with_estimate(fitted: CalibrationMap, estimate: PriorEstimate) -> Composition:
     """A fitted map for estimated class frequencies.
 
     The estimate is mixed with the frequencies that the map assumes as if these were one more sample: no class becomes
     impossible because none of its samples was seen.
     """
     base, _ = base_and_ratios(fitted)
-    return Composition.of_fitted(base, PriorShift.after(base, found.smoothed_ratios))
+    return Composition.of_fitted(base, PriorShift.after(base, estimate.smoothed_ratios))
 
 
 def _rates(sampling: Any, classes: NDArray[Any]) -> Array:

@@ -146,7 +146,7 @@ def _loss_table(
     good = [(result.name, losses) for result, losses in measured if losses is not None]
     if not good:
         return None
-    nll, brier = (np.stack([getattr(losses, which) for _, losses in good], axis=1) for which in ("nll", "brier"))
+    nll, brier = (np.stack([getattr(losses, score) for _, losses in good], axis=1) for score in ("nll", "brier"))
     return LossTable(
         tuple(name for name, _ in good),
         nll,

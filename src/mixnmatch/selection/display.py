@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mixnmatch._drawing import COLOURS, GREY, look, new_axes, without_frame
+from mixnmatch._drawing import COLOURS, GREY, line_style, new_axes, without_frame
 
 if TYPE_CHECKING:
     from mixnmatch.selection.learning import LearningCurve
@@ -120,7 +120,7 @@ class LearningCurveDisplay:
             sizes = np.array([point.size for point in points])
             values = np.array([getattr(point, self.measure) for point in points])
             spreads = np.nan_to_num(np.array([getattr(point, f"{self.measure}_error") for point in points]))
-            style = look(k)
+            style = line_style(k)
             ax.fill_between(sizes, values - spreads, values + spreads, color=style["color"], alpha=0.15, lw=0)
             ax.plot(sizes, values, lw=1.6, ms=4.5, label=method, **style)
         ax.set_xscale("log")

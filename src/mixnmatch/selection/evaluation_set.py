@@ -95,9 +95,9 @@ class EvaluationSet:
         """Number of samples."""
         return len(self.index)
 
-    def given(self, which: NDArray[Any] | slice = slice(None)) -> Rows:
+    def given(self, chosen: NDArray[Any] | slice = slice(None)) -> Rows:
         """The samples, or some of them, with the scores that were given, for maps to be applied to."""
-        values = np.asarray(self.source.scores.values[self.index[which]])
+        values = np.asarray(self.source.scores.values[self.index[chosen]])
         return Rows(replace(self.source.scores, values=values), classes=self.source.classes)
 
     def predicted(self, p: NDArray[Any]) -> Rows:
@@ -129,9 +129,9 @@ class EvaluationSet:
         self, before: SampleLosses, after: SampleLosses, injective: bool | None, confidence: float
     ) -> CalibrationGain:
         """Calibration gain."""
-        found = self._moments(before.brier - after.brier, confidence)
+        moments = self._moments(before.brier - after.brier, confidence)
         first, second = self.mean(before.brier, confidence), self.mean(after.brier, confidence)
-        return CalibrationGain(**found, before=float(first), after=float(second), exact=injective)
+        return CalibrationGain(**moments, before=float(first), after=float(second), exact=injective)
 
     def _moments(self, values: NDArray[np.float64], confidence: float) -> dict[str, Any]:
         moments = Moments.of(values[None], self.weight)

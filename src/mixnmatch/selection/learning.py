@@ -106,8 +106,8 @@ class Outlook:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, ready for JSON."""
-        made = {key: (value if not _missing(value) else None) for key, value in vars(self).items()}
-        return made | {"sizes": list(self.sizes)}
+        values = {key: (value if not _missing(value) else None) for key, value in vars(self).items()}
+        return values | {"sizes": list(self.sizes)}
 
     def __str__(self) -> str:
         if math.isnan(self.last_gain):
@@ -116,11 +116,11 @@ class Outlook:
             )
         step = f"going from {self.sizes[0]} to {self.sizes[1]} samples" if len(self.sizes) == 2 else "the last increase"
         spread = "" if math.isnan(self.standard_error) else f" (standard error {self.standard_error:.4f})"
-        way = "lowered" if self.last_gain > 0 else "raised"
+        verb = "lowered" if self.last_gain > 0 else "raised"
         size = f"by {abs(self.last_gain):.4f}{spread}"
         if abs(self.last_gain) < SMALLEST_SHOWN:
-            way, size = "changed", f"by less than {SMALLEST_SHOWN}"
-        change = f"{step} {way} the log loss of {self.method} {size}"
+            verb, size = "changed", f"by less than {SMALLEST_SHOWN}"
+        change = f"{step} {verb} the log loss of {self.method} {size}"
         if self.verdict == "yes":
             return f"yes: {change}; the next such step should lower it by about {self.next_gain:.4f}"
         return f"{self.verdict}: {change}"
@@ -279,7 +279,7 @@ def learning_curve(
     usable = EvaluationSet.of(source).index
     most = len(usable) if other is not None else math.floor(len(usable) * (1 - HELD_OUT))
     steps = _sizes(sizes, most, most_sizes)
-    found: dict[tuple[str, int], list[tuple[float, ...] | None]] = {}
+    losses: dict[tuple[str, int], list[tuple[float, ...] | None]] = {}
     failures: dict[str, str] = {}
     total, done = repetitions * len(steps) * len(maps), 0
     for repetition in range(repetitions):
@@ -296,11 +296,11 @@ def learning_curve(
                 except Exception as error:
                     failures[f"{name} at {size} samples"] = " ".join(f"{type(error).__name__}: {error}".split())
                     result = None
-                found.setdefault((name, size), []).append(result)
+                losses.setdefault((name, size), []).append(result)
     where = "held-out samples" if other is not None else "a third of the samples, drawn anew each time"
     how = f"{repetitions} repetitions of up to {most} calibration samples, evaluated on {where}"
-    points = tuple(_point(name, size, found[name, size]) for name in maps for size in steps)
-    outlooks = tuple(_outlook(name, steps, found) for name in maps)
+    points = tuple(_point(name, size, losses[name, size]) for name in maps for size in steps)
+    outlooks = tuple(_outlook(name, steps, losses) for name in maps)
     return LearningCurve(points, outlooks, tuple(steps), how, failures)
 
 
@@ -360,11 +360,11 @@ def _point(name: str, size: int, results: list[tuple[float, ...] | None]) -> Cur
     return CurvePoint(method=name, size=size, repetitions=count, **measures, **spreads)
 
 
-def _outlook(name: str, steps: list[int], found: dict[tuple[str, int], list[tuple[float, ...] | None]]) -> Outlook:
+def _outlook(name: str, steps: list[int], losses: dict[tuple[str, int], list[tuple[float, ...] | None]]) -> Outlook:
     """What the last increase brought, and what the next one should."""
     if len(steps) < 2:
         return Outlook(name, math.nan, math.nan, math.nan, "unclear")
-    pairs = zip(found[name, steps[-2]], found[name, steps[-1]], strict=True)
+    pairs = zip(losses[name, steps[-2]], losses[name, steps[-1]], strict=True)
     both = [(before[0], after[0]) for before, after in pairs if before is not None and after is not None]
     falls = np.array([before - after for before, after in both if math.isfinite(before) and math.isfinite(after)])
     if not len(falls):

@@ -99,9 +99,9 @@ def default_methods(source: Rows) -> tuple[list[str], list[str]]:
     if too_few(source.class_weights()):  # no ranking is possible
         names = ("identity", SAFEST_FOR_TWO if source.n_classes == 2 else SAFEST)
     left_out = [*(["sms"] if source.n_classes > MATRIX_TO else []), *(["auto"] if source.n_entries > AUTO_TO else [])]
-    kept = [name for name in names if name not in left_out]
+    compared = [name for name in names if name not in left_out]
     others = [name for name, method in methods().items() if method.same_as is None and name != "uniform"]
-    return kept, [name for name in others if name not in kept]
+    return compared, [name for name in others if name not in compared]
 
 
 def build_methods(asked: Methods | None, source: Rows) -> dict[str, CalibrationMap]:
@@ -112,13 +112,13 @@ def build_methods(asked: Methods | None, source: Rows) -> dict[str, CalibrationM
     elif isinstance(asked, str):
         asked = [*default_methods(source)[0], *default_methods(source)[1]] if asked == "all" else [asked]
     named = asked.items() if isinstance(asked, Mapping) else [(None, method) for method in asked]
-    made: dict[str, CalibrationMap] = {}
+    maps: dict[str, CalibrationMap] = {}
     for given, method in named:
         if isinstance(method, str):
-            made[given or method] = calibrator(method, logits=logits, classes=classes)
+            maps[given or method] = calibrator(method, logits=logits, classes=classes)
         else:
             map_ = calibration_map(method).for_input(logits=logits, classes=classes)
-            made[given or " ".join(repr(method).split())] = map_
-    if "identity" not in made:
-        made["identity"] = calibrator("identity", logits=logits, classes=classes)
-    return made
+            maps[given or " ".join(repr(method).split())] = map_
+    if "identity" not in maps:
+        maps["identity"] = calibrator("identity", logits=logits, classes=classes)
+    return maps

@@ -99,10 +99,10 @@ class Recommendation(Tabular):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, ready for JSON."""
-        made: dict[str, Any] = {"method": self.method, "why": self.why}
+        values: dict[str, Any] = {"method": self.method, "why": self.why}
         for key, value in vars(self).items():
-            made[key] = value.to_dict() if hasattr(value, "to_dict") else value
-        return made
+            values[key] = value.to_dict() if hasattr(value, "to_dict") else value
+        return values
 
     def _records(self) -> Sequence[Record]:
         return self.evidence._records()
@@ -257,13 +257,13 @@ def _methods(source: Rows, preserve_accuracy: bool, cv: int, seed: int) -> dict[
     """The default methods; where accuracy must be preserved, also those that are restricted to that."""
     from mixnmatch.selection.auto import Auto
 
-    made: dict[str, Any] = {name: name for name in default_methods(source)[0]}
-    if preserve_accuracy and "auto" in made:
+    maps: dict[str, Any] = {name: name for name in default_methods(source)[0]}
+    if preserve_accuracy and "auto" in maps:
         if 2 < source.n_classes <= MATRIX_TO:
-            made["keep-sms"] = "keep-sms"
+            maps["keep-sms"] = "keep-sms"
         settings: dict[str, Any] = {"logits": source.scores.logits, "classes": source.classes}
-        made["auto"] = Auto(accuracy_preserving=True, cv=cv, random_state=seed, **settings)
-    return made
+        maps["auto"] = Auto(accuracy_preserving=True, cv=cv, random_state=seed, **settings)
+    return maps
 
 
 def _complexity(n_classes: int, model_size: float | None, error: CalibrationError) -> str:
@@ -324,14 +324,14 @@ def _metric(evidence: Comparison, verdict: Verdict) -> str:
 
 
 def _warnings(error: CalibrationError, evidence: Comparison, verdict: Verdict, complexity: str) -> list[str]:
-    found = []
+    messages = []
     if complexity == "low" and _poor(error):
-        found.append("the paper expects a model of this size to be well calibrated; this one is not")
+        messages.append("the paper expects a model of this size to be well calibrated; this one is not")
     if error.p_value is not None and error.p_value >= 0.05:
-        found.append(f"the scores show no significant miscalibration ({p_text(error.p_value)})")
+        messages.append(f"the scores show no significant miscalibration ({p_text(error.p_value)})")
     if math.isfinite(error.n) and error.n < error.advised_n:
-        found.append(error.advice)
+        messages.append(error.advice)
     change = evidence[verdict.method].accuracy_change
     if change is not None and evidence[verdict.method].winners_changed:
-        found.append(f"{verdict.method} changes the accuracy by {100 * change:+.2f} percentage points")
-    return found
+        messages.append(f"{verdict.method} changes the accuracy by {100 * change:+.2f} percentage points")
+    return messages

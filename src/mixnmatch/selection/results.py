@@ -68,10 +68,10 @@ class MethodResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, ready for JSON."""
-        made: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for key, value in vars(self).items():
-            made[key] = value.to_dict() if hasattr(value, "to_dict") else value
-        return made
+            values[key] = value.to_dict() if hasattr(value, "to_dict") else value
+        return values
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,55 @@
-"""Which methods are tied with the best, on paired losses: Hsu's comparison with the best, and one standard error."""
+"""Which methods are tied with the best on paired losses, and which of them to take.
+
+Ties are found by Hsu's comparison with the best. The simplest method within one standard error is taken.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch.evaluation._means import Moments
+from mixnmatch.selection.methods import simplicity
 
 Floats = NDArray[np.float64]
 # Draws of the largest of the correlated t statistics; the quantile is then known to about 2% of itself.
 DRAWS = 4000
 # Inflation of standard errors that keeps the level in 5-fold cross-validation (measured: benchmarks/verdict_study.py).
 CROSS_VALIDATED = 1.3
+# Probability that the truly best method is called worse than another.
+LEVEL = 0.05
+# A method whose score is above the lowest one by less than this share of it counts as tied: nobody would notice.
+NEGLIGIBLE = 1e-3
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The method selected, the one with the lowest mean loss, and all that are tied with it, from the simplest on."""
+
+    method: str
+    best: str
+    tied: list[str]
+    simplest: str  # the simplest method within one standard error of the best
+
+
+def select(
+    losses: Floats, names: Sequence[str], n_classes: int, weight: Floats | None = None, *, held_out: bool = False
+) -> Selection:
+    """Select a method by the losses (n x m) of samples that the methods were not fitted on."""
+    means = np.average(losses, axis=0, weights=weight)
+    best = int(means.argmin())
+    same = means - means[best] <= NEGLIGIBLE * abs(means[best])
+    tied = tied_with_best(losses, weight, level=LEVEL, inflation=1.0 if held_out else CROSS_VALIDATED) | same
+    near = (near_best(losses, weight) & tied) | same
+    order = simplicity(names, n_classes)
+    ties = [name for name in order if tied[names.index(name)]]
+    simplest = next(name for name in ties if near[names.index(name)])
+    # A noisy method may be within one standard error where a simpler one with a lower score is not: then that one.
+    better = [name for name in ties[: ties.index(simplest)] if means[names.index(name)] <= means[names.index(simplest)]]
+    return Selection(better[0] if better else simplest, names[best], ties, simplest)
 
 
 def tied_with_best(
@@ -53,14 +91,14 @@ def tied_with_best(
     finite = np.isfinite(losses).all(axis=0)
     if not finite.any():
         return np.ones(m, dtype=bool)
-    found = np.zeros(m, dtype=bool)
+    tied = np.zeros(m, dtype=bool)
     columns = np.flatnonzero(finite)
     centred = losses[:, columns] - losses[:, columns].mean(axis=1, keepdims=True)  # differences alone matter
     moments = Moments.of(np.ascontiguousarray(centred.T), weight)
     means = moments.means()
     if n < 3 or len(columns) == 1:
-        found[columns] = True
-        return found
+        tied[columns] = True
+        return tied
     covariance = moments.covariance()
     variance = np.diag(covariance)
     spread = np.sqrt(np.maximum(variance[:, None] + variance[None] - 2 * covariance, 0.0))
@@ -70,9 +108,9 @@ def tied_with_best(
     with np.errstate(divide="ignore", invalid="ignore"):
         statistic = np.where(none, np.where(behind > 1e-12, np.inf, 0.0), behind / spread)
     critical = _critical_values(covariance, np.where(none, np.inf, spread), n - 1, level, seed)
-    found[columns] = statistic.max(axis=1) <= inflation * critical
-    found[columns[int(means.argmin())]] = True
-    return found
+    tied[columns] = statistic.max(axis=1) <= inflation * critical
+    tied[columns[int(means.argmin())]] = True
+    return tied
 
 
 def near_best(losses: Floats, weight: Floats | None = None) -> NDArray[np.bool_]:

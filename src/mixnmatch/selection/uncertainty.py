@@ -75,10 +75,10 @@ class Uncertainty:
         """
         from scipy.special import chdtrc
 
-        found = self._cells()
-        if found is None:
+        cells = self._cells()
+        if cells is None:
             return float("nan")
-        difference, expected, covariance = found
+        difference, expected, covariance = cells
         statistic = float(np.sum(difference**2 / expected))
         spread = covariance / np.sqrt(np.outer(expected, expected))
         mean, squares = float(np.trace(spread)), float(np.sum(spread**2))

@@ -14,7 +14,7 @@ from mixnmatch._engine.text import significant
 from mixnmatch.evaluation._means import MeanEstimate, Moments
 from mixnmatch.selection.evaluation_set import LossTable
 from mixnmatch.selection.methods import SAFEST, SAFEST_FOR_TWO, simplicity, too_few
-from mixnmatch.selection.ties import CROSS_VALIDATED, near_best, tied_with_best
+from mixnmatch.selection.ties import Selection, select
 
 if TYPE_CHECKING:
     from mixnmatch.selection.learning import LearningCurve
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["Verdict", "decide", "more_data"]
 
 Floats = NDArray[np.float64]
-# Probability that the truly best method is called worse than another.
-LEVEL = 0.05
-# A method whose score is above the lowest one by less than this share of it counts as tied: nobody would notice.
-NEGLIGIBLE = 1e-3
 # Scores that can decide, by the name of the option.
 SCORES = {"nll": "log loss", "brier": "Brier score"}
 # A class with fewer samples than this says next to nothing about parameters of its own.
@@ -99,8 +95,8 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, ready for JSON."""
-        made = {key: value.to_dict() if hasattr(value, "to_dict") else value for key, value in vars(self).items()}
-        return made | {"tied_with": list(self.tied_with), "warnings": list(self.warnings)}
+        values = {key: value.to_dict() if hasattr(value, "to_dict") else value for key, value in vars(self).items()}
+        return values | {"tied_with": list(self.tied_with), "warnings": list(self.warnings)}
 
     @property
     def headline(self) -> str:
@@ -110,24 +106,24 @@ class Verdict:
 
     def lines(self) -> list[tuple[str, str]]:
         """What the verdict rests on: pairs of a heading and a text."""
-        found = []
+        pairs = []
         if self.improvement is not None and self.method != "identity":
-            found.append(("Effect", f"the {self.score} {change_text(self.improvement)}"))
+            pairs.append(("Effect", f"the {self.score} {change_text(self.improvement)}"))
         if self.nested_gain is not None:
             text = f"{self.nested_gain:+.4f} {interval_text(self.nested_gain, sign=True)} in Brier score"
-            found.append(("Nested gain", f"{text}, when selecting the method is part of the procedure"))
+            pairs.append(("Nested gain", f"{text}, when selecting the method is part of the procedure"))
         elif self.nested_improvement is not None:
             text = f"the {self.score} {change_text(self.nested_improvement)}"
-            found.append(("Nested", f"{text}, when selecting the method is part of the procedure"))
+            pairs.append(("Nested", f"{text}, when selecting the method is part of the procedure"))
         if self.tied_with:
-            found.append(("Tied", f"{', '.join(self.tied_with)}; statistically tied with the best, {self.best}"))
+            pairs.append(("Tied", f"{', '.join(self.tied_with)}; statistically tied with the best, {self.best}"))
         if self.accuracy_cost is not None:
             cost = f"{self.accuracy_cost:+.4f} {interval_text(self.accuracy_cost, sign=True)} in {self.score}"
             text = f"{cost}, against {self.unrestricted}" if self.unrestricted != self.method else "nothing here"
-            found.append(("Accuracy", f"never changing a predicted class costs {text}"))
+            pairs.append(("Accuracy", f"never changing a predicted class costs {text}"))
         if self.more_data:
-            found.append(("More data?", self.more_data))
-        return [*found, *(("Warning", text) for text in self.warnings)]
+            pairs.append(("More data?", self.more_data))
+        return [*pairs, *(("Warning", text) for text in self.warnings)]
 
     def __str__(self) -> str:
         return "\n".join([self.headline, *(f"  {heading:<12} {text}" for heading, text in self.lines())])
@@ -198,14 +194,14 @@ def decide(comparison: Comparison, *, preserve_accuracy: bool = False) -> Verdic
         msg = f"no method could be fitted: {comparison.failed[0].failure}"
         raise ValueError(msg)
     preserving = [result.name for result in comparison.results if result.accuracy_preserving]
-    found = decide_by_losses(
+    verdict = decide_by_losses(
         table,
         scoring=comparison.scoring,
         allowed=preserving if preserve_accuracy else None,
         held_out=comparison.held_out,
         confidence=comparison.confidence,
     )
-    return found.with_warnings([f"{result.name} failed: {result.failure}" for result in comparison.failed])
+    return verdict.with_warnings([f"{result.name} failed: {result.failure}" for result in comparison.failed])
 
 
 def decide_by_losses(
@@ -217,48 +213,21 @@ def decide_by_losses(
     confidence: float = 0.95,
 ) -> Verdict:
     """The verdict of :func:`decide` from losses alone; ``allowed`` names the methods that may be chosen."""
-    race = _Race(table, scoring, allowed, held_out, confidence)
+    methods = _Candidates(table, scoring, allowed, held_out, confidence)
     warnings = _warnings(table.class_weights)
-    if not race.candidates:
+    if not methods.allowed:
         why = "no other method could be compared" if allowed is None else "no other method keeps every predicted class"
-        return Verdict("identity", why, decided=False, best="identity", score=race.score, warnings=warnings)
+        return Verdict("identity", why, decided=False, best="identity", score=methods.score, warnings=warnings)
     if table.errors == 0:
         n = significant(table.evaluated.sum(), 6)
         why = f"none of the {n} predictions is wrong, so the data cannot show how confident to be"
-        return Verdict("identity", why, decided=False, best="identity", score=race.score, warnings=warnings)
+        return Verdict("identity", why, decided=False, best="identity", score=methods.score, warnings=warnings)
     reason = too_few(table.evaluated)
-    return race.default(reason, warnings) if reason else race.verdict(warnings)
+    return methods.default(reason, warnings) if reason else methods.verdict(warnings)
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The method selected, the one with the lowest mean loss, and all that are tied with it, from the simplest on."""
-
-    method: str
-    best: str
-    tied: list[str]
-    within: str  # the simplest method within one standard error of the best
-
-
-def select(
-    losses: Floats, names: Sequence[str], n_classes: int, weight: Floats | None = None, *, held_out: bool = False
-) -> Selection:
-    """Select a method by the losses (n x m) of samples that the methods were not fitted on; see :func:`decide`."""
-    means = np.average(losses, axis=0, weights=weight)
-    best = int(means.argmin())
-    same = means - means[best] <= NEGLIGIBLE * abs(means[best])
-    tied = tied_with_best(losses, weight, level=LEVEL, inflation=1.0 if held_out else CROSS_VALIDATED) | same
-    near = (near_best(losses, weight) & tied) | same
-    order = simplicity(names, n_classes)
-    ties = [name for name in order if tied[names.index(name)]]
-    within = next(name for name in ties if near[names.index(name)])
-    # A noisy method may be within one standard error where a simpler one with a lower score is not: then that one.
-    better = [name for name in ties[: ties.index(within)] if means[names.index(name)] <= means[names.index(within)]]
-    return Selection(better[0] if better else within, names[best], ties, within)
-
-
-class _Race:
-    """The candidates and their losses."""
+class _Candidates:
+    """The methods to choose from, and their losses."""
 
     def __init__(
         self, table: LossTable, scoring: str, allowed: Sequence[str] | None, held_out: bool, confidence: float
@@ -272,7 +241,7 @@ class _Race:
         self.how = "held-out" if held_out else "cross-validated"
         finite = [name for k, name in enumerate(table.names) if np.isfinite(self.losses[:, k]).all()]
         self.unrestricted = [name for name in finite if name != "identity"]
-        self.candidates = [name for name in self.unrestricted if allowed is None or name in allowed]
+        self.allowed = [name for name in self.unrestricted if allowed is None or name in allowed]
 
     def of(self, name: str) -> Floats:
         """Losses of a method."""
@@ -309,15 +278,15 @@ class _Race:
             return None, None
         chosen = np.empty(len(fold), dtype=np.intp)
         for k in folds:
-            chosen[fold == k] = names.index(self.select(self.candidates, fold != k).method)
+            chosen[fold == k] = names.index(self.select(self.allowed, fold != k).method)
         rows, given = np.arange(len(fold)), names.index("identity")
         gain = self.mean(self.table.brier[:, given] - self.table.brier[rows, chosen])
         return gain, self.mean(self.losses[:, given] - self.losses[rows, chosen])
 
     def default(self, reason: str, warnings: tuple[str, ...]) -> Verdict:
         """The verdict where samples are too few to rank methods."""
-        safe = SAFEST_FOR_TWO if self.n_classes == 2 and SAFEST_FOR_TWO in self.candidates else SAFEST
-        method = safe if safe in self.candidates else simplicity(self.candidates, self.n_classes)[0]
+        safe = SAFEST_FOR_TWO if self.n_classes == 2 and SAFEST_FOR_TWO in self.allowed else SAFEST
+        method = safe if safe in self.allowed else simplicity(self.allowed, self.n_classes)[0]
         why = f"{reason}, too few to rank methods; {method} is the safest simple choice"
         improvement = self.improvement(method)
         if _helps(improvement) == "harms":
@@ -336,7 +305,7 @@ class _Race:
 
     def verdict(self, warnings: tuple[str, ...]) -> Verdict:
         """The verdict where there are enough samples."""
-        selection = self.select(self.candidates)
+        selection = self.select(self.allowed)
         method, best, tied = selection.method, selection.best, selection.tied
         gain, improvement = self.nested()
         cost, unrestricted = self._accuracy_cost(method)
@@ -363,22 +332,24 @@ class _Race:
 
     def _why(self, selection: Selection) -> str:
         lowest = f"the lowest {self.how} {self.score}"
-        if len(self.candidates) == 1:
+        if len(self.allowed) == 1:
             return "no other method was compared"
         if len(selection.tied) == 1:
             return f"it has {lowest}, significantly lower than that of every other method"
         if selection.method == selection.best:
             return f"it has {lowest}, and no simpler method is within one standard error (or 0.1%) of it"
         near = f"within one standard error (or 0.1%) of {selection.best}, which has {lowest}"
-        if selection.method != selection.within:
-            return f"it is simpler than {selection.within} and has a lower {self.score}; {selection.within} is {near}"
+        if selection.method != selection.simplest:
+            return (
+                f"it is simpler than {selection.simplest} and has a lower {self.score}; {selection.simplest} is {near}"
+            )
         return f"it is the simplest method {near}"
 
     def _accuracy_cost(self, method: str) -> tuple[MeanEstimate | None, str]:
-        if len(self.candidates) == len(self.unrestricted):
+        if len(self.allowed) == len(self.unrestricted):
             return None, ""
         best = self.select(self.unrestricted).best
-        if best in self.candidates:  # the restriction excludes nothing that is better
+        if best in self.allowed:  # the restriction excludes nothing that is better
             best = method
         return self.mean(self.of(method) - self.of(best)), best
 
@@ -396,16 +367,16 @@ def more_data(method: str, curve: LearningCurve | None) -> str:
         return "nothing is fitted; with more samples a method may turn out to help"
     if curve is None:
         return "there are too few samples for a learning curve; collect more"
-    outlook = next((found for found in curve.outlooks if found.method == method), None)
+    outlook = next((each for each in curve.outlooks if each.method == method), None)
     return f"unknown: {method} is not on the learning curve" if outlook is None else str(outlook)
 
 
 def _warnings(counts: Floats) -> tuple[str, ...]:
-    found = []
+    messages = []
     absent = int(np.count_nonzero(counts == 0))
     if absent:
-        which = "1 class has" if absent == 1 else f"{absent} classes have"
-        found.append(f"{which} no calibration samples: their probabilities cannot be calibrated")
+        subject = "1 class has" if absent == 1 else f"{absent} classes have"
+        messages.append(f"{subject} no calibration samples: their probabilities cannot be calibrated")
     elif counts.min() < FEW_OF_A_CLASS:
-        found.append(f"the rarest class has only {significant(counts.min(), 6)} calibration samples")
-    return tuple(found)
+        messages.append(f"the rarest class has only {significant(counts.min(), 6)} calibration samples")
+    return tuple(messages)

@@ -130,13 +130,13 @@ def _register_ray() -> None:
 @contextmanager
 def _folders(*folders: Path) -> Iterator[None]:
     """Make folders; those that are still empty when something goes wrong are taken away again."""
-    made = [folder for folder in folders if not folder.exists()]
+    created = [folder for folder in folders if not folder.exists()]
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
     try:
         yield
     except BaseException:
-        for folder in reversed(made):
+        for folder in reversed(created):
             with suppress(OSError):  # there are results in it
                 folder.rmdir()
         raise

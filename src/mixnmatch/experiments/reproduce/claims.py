@@ -57,21 +57,21 @@ def decided(wins: int, losses: int, rows: int) -> float:
 
 def check_claims(results: Results) -> list[Statement]:
     """Every claim, against the results."""
-    found = [_ranks(results)]
-    found += [_pair(results, *pair, "Tables 1 and 2") for pair in FOUND]
-    found.append(_accuracy(results))
-    found.append(_expressive(results))
-    found.append(_efficiency_grows(results))
-    found.append(_expressivity_falls(results))
-    found.append(_composition_is_stable(results))
-    found += [_pair(results, *pair, "expected in Section 5.2") for pair in EXPECTED]
-    found.append(_announced_efficiency(results))
-    return [statement for statement in found if statement is not None]
+    statements = [_ranks(results)]
+    statements += [_pair(results, *pair, "Tables 1 and 2") for pair in FOUND]
+    statements.append(_accuracy(results))
+    statements.append(_expressive(results))
+    statements.append(_efficiency_grows(results))
+    statements.append(_expressivity_falls(results))
+    statements.append(_composition_is_stable(results))
+    statements += [_pair(results, *pair, "expected in Section 5.2") for pair in EXPECTED]
+    statements.append(_announced_efficiency(results))
+    return [statement for statement in statements if statement is not None]
 
 
 def rank_correlations(results: Results, metric: str = "ece", other: str = "gain") -> dict[str, float]:
     """Spearman correlation of two rankings of methods, for each row: 1 where they are the same."""
-    found = {}
+    correlations = {}
     for entry in results.calibrated():
         means = {
             name: pair
@@ -84,8 +84,8 @@ def rank_correlations(results: Results, metric: str = "ece", other: str = "gain"
             _ranked([getattr(pair[k], "value", math.nan) for pair in means.values()], name)
             for k, name in enumerate((metric, other))
         )
-        found[entry.name] = float(np.corrcoef(first, second)[0, 1])
-    return found
+        correlations[entry.name] = float(np.corrcoef(first, second)[0, 1])
+    return correlations
 
 
 def _ranked(values: Sequence[float], metric: str) -> list[float]:
@@ -96,8 +96,8 @@ def _ranked(values: Sequence[float], metric: str) -> list[float]:
 
 
 def _ranks(results: Results) -> Statement:
-    found = rank_correlations(results)
-    values = np.array(list(found.values()))
+    correlations = rank_correlations(results)
+    values = np.array(list(correlations.values()))
     says = "Rankings of methods by top-label ECE¹ and by calibration gain are very similar."
     if not len(values):
         return Statement(says, "no results", "cannot tell")
@@ -107,7 +107,7 @@ def _ranks(results: Results) -> Statement:
         f"{np.nanmin(values):.2f} to {np.nanmax(values):.2f} over {len(values)} rows; at least {RANKS_ALIKE} in "
         f"{(values >= RANKS_ALIKE).sum()} of them"
     )
-    by_classes = _by_classes(results, found)
+    by_classes = _by_classes(results, correlations)
     return Statement(says, f"{text}. {by_classes}", verdict(float(np.mean(values >= RANKS_ALIKE))))
 
 
@@ -140,14 +140,14 @@ def _pair(results: Results, better: str, worse: str, where: str) -> Statement:
             parts.append(f"{title}: better in {wins}, worse in {losses}, equal within noise in {signs.count(0)}")
             shares.append(decided(wins, losses, len(signs)))
     says = f"{method(better).title} is better than {method(worse).title} ({where})."
-    found = {verdict(share) for share in shares} or {"cannot tell"}
-    found = found - {"cannot tell"} or found  # one measure may decide where the other cannot
-    return Statement(says, "; ".join(parts) or "no results", found.pop() if len(found) == 1 else "partly")
+    verdicts = {verdict(share) for share in shares} or {"cannot tell"}
+    verdicts = verdicts - {"cannot tell"} or verdicts  # one measure may decide where the other cannot
+    return Statement(says, "; ".join(parts) or "no results", verdicts.pop() if len(verdicts) == 1 else "partly")
 
 
 def _accuracy(results: Results) -> Statement:
-    records = [record for found in results.splits.values() for record in found.values()]
-    records += [record for sizes in results.curves.values() for found in sizes.values() for record in found.values()]
+    records = [record for by_key in results.splits.values() for record in by_key.values()]
+    records += [record for sizes in results.curves.values() for by_key in sizes.values() for record in by_key.values()]
     counts = [record["changed"] for record in records if record.get("preserving")]
     changed, fits = sum(counts), len(counts)
     drops = []

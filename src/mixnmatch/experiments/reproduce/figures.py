@@ -85,13 +85,13 @@ def _panels(path: Path, results: Results, entries: Sequence[Entry]) -> Path:
 
 def main_rows(results: Results) -> list[Entry]:
     """For each data set of the paper the widest network, as in the paper's figure; otherwise its first row."""
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for entry in results.rows("curve"):
         if entry.heading in ("CIFAR-10", "CIFAR-100", "ImageNet") and entry.dataset == entry.heading:
             wide = entry.model.startswith("WRN")
-            if entry.heading not in found or wide:
-                found[entry.heading] = entry
-    return list(found.values()) or results.rows("curve")[:3]
+            if entry.heading not in entries or wide:
+                entries[entry.heading] = entry
+    return list(entries.values()) or results.rows("curve")[:3]
 
 
 def draw_learning_curves(folder: Path, results: Results) -> dict[str, Path]:
@@ -99,12 +99,12 @@ def draw_learning_curves(folder: Path, results: Results) -> dict[str, Path]:
     rows = results.rows("curve")
     if not rows:
         return {}
-    found = {"main": _panels(folder / "learning-curves.png", results, main_rows(results))}
+    files = {"main": _panels(folder / "learning-curves.png", results, main_rows(results))}
     for heading in dict.fromkeys(entry.heading for entry in rows):
         chosen = [entry for entry in rows if entry.heading == heading]
         name = "".join(letter if letter.isalnum() else "-" for letter in heading.lower()).replace("--", "-")
-        found[heading] = _panels(folder / f"learning-curves-{name}.png", results, chosen)
-    return found
+        files[heading] = _panels(folder / f"learning-curves-{name}.png", results, chosen)
+    return files
 
 
 def draw_summary(path: Path, results: Results) -> Path | None:
@@ -151,12 +151,12 @@ def draw_measures(path: Path, results: Results) -> Path | None:
         right.axhline(100 * level, color="#777777", linewidth=0.9)
         for number, key in enumerate(("irm", "irova", "irova-ts")):
             curve = results.curve(entry.name, key, "ece")
-            found = None if curve is None else needed(curve.sizes, curve.values, level)
-            if found is not None and not found.sign:
+            enough = None if curve is None else needed(curve.sizes, curve.values, level)
+            if enough is not None and not enough.sign:
                 color = STYLE[key]["color"]
-                right.axvline(found.rows, color=color, linewidth=0.9, linestyle=":")
+                right.axvline(enough.rows, color=color, linewidth=0.9, linestyle=":")
                 place = {"xytext": (4, 4 + 13 * number), "textcoords": "offset points", "fontsize": 9, "color": color}
-                right.annotate(f"{found.rows / reference.sizes[0]:.3g}", (found.rows, 100 * level), **place)
+                right.annotate(f"{enough.rows / reference.sizes[0]:.3g}", (enough.rows, 100 * level), **place)
     right.set_title(
         f"Data efficiency: $n_c$ that reaches IRM's ECE at {reference.sizes[0] if reference else 128}", fontsize=9
     )

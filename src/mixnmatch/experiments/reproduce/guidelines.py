@@ -60,12 +60,12 @@ def _error(results: Results, entry: Entry, key: str, regime: str) -> float:
 
 
 def _winners(results: Results, entries: Iterable[Entry], regime: str) -> dict[str, tuple[str, dict[str, float]]]:
-    found = {}
+    winners = {}
     for entry in entries:
         errors = {key: _error(results, entry, key, regime) for key in CHOICES}
         if all(math.isfinite(value) for value in errors.values()):
-            found[entry.name] = (best_of(errors, "ece"), errors)
-    return found
+            winners[entry.name] = (best_of(errors, "ece"), errors)
+    return winners
 
 
 def _count(names: Iterable[str]) -> str:
@@ -73,17 +73,17 @@ def _count(names: Iterable[str]) -> str:
 
 
 def _first_choice(results: Results, entries: list[Entry], regime: str, choice: str, says: str) -> Statement:
-    found = _winners(results, entries, regime)
+    winners = _winners(results, entries, regime)
     says = f"{says} (Of ETS, IRM and IROvA-TS, by ECE¹.)"
-    if not found:
+    if not winners:
         return Statement(says, "no results", "cannot tell")
     fine = [
         errors[choice] - errors[best] <= max(CLOSE, results.noise(row, choice, best))
-        for row, (best, errors) in found.items()
+        for row, (best, errors) in winners.items()
     ]
-    text = f"lowest ECE¹: {_count(best for best, _ in found.values())}; {method(choice).title} is lowest within "
+    text = f"lowest ECE¹: {_count(best for best, _ in winners.values())}; {method(choice).title} is lowest within "
     text += f"noise in {sum(fine)} of {len(fine)} rows"
-    regrets = [100 * (errors[choice] - errors[best]) for best, errors in found.values()]
+    regrets = [100 * (errors[choice] - errors[best]) for best, errors in winners.values()]
     text += f", and {np.median(regrets):.2f} points above the lowest in the median row"
     return Statement(says, text, verdict(float(np.mean(fine))))
 
@@ -112,15 +112,15 @@ def _simple(results: Results) -> Statement:
 
 def _alternative(results: Results) -> Statement:
     says = "IRM is the alternative where the parametric form of ETS is improper."
-    found = {}
+    losses = {}
     for entry in results.calibrated():
         sign = results.better(entry.name, "irm", "ets", "gain")
         if sign is not None:
-            found[entry.name] = sign
-    better = [name for name, sign in found.items() if sign == 1]
-    if not found:
+            losses[entry.name] = sign
+    better = [name for name, sign in losses.items() if sign == 1]
+    if not losses:
         return Statement(says, "no results", "cannot tell")
-    text = f"by calibration gain at the tables' n_c, IRM is better than ETS in {len(better)} of {len(found)} rows"
+    text = f"by calibration gain at the tables' n_c, IRM is better than ETS in {len(better)} of {len(losses)} rows"
     if better:
         text += f": {', '.join(better)}"
     return Statement(says, text, "yes" if better else "no")
@@ -181,7 +181,7 @@ def _metric(results: Results) -> Statement:
     estimators = rank_correlations(results, "ece", "ece_residual")
     if not paper:
         return Statement(says, "no results", "cannot tell")
-    means = [float(np.nanmean(list(found.values()))) for found in (paper, residual, estimators)]
+    means = [float(np.nanmean(list(errors.values()))) for errors in (paper, residual, estimators)]
     text = (
         f"rank correlation with the gain {means[0]:.2f} for the paper's KDE, {means[1]:.2f} for the residual KDE; the "
         f"two estimates of the same error agree with each other to {means[2]:.2f}"

@@ -77,17 +77,17 @@ def _n_classes(scores: NDArray[Any]) -> int:
 def parts_of(entry: Entry) -> list[Part]:
     """Scores, labels and whether they are logits, for each file or part of a file."""
     labels = iter(entry.labels)
-    found: list[Part] = []
+    parts: list[Part] = []
     for path in entry.files:
         if path.suffix.lower() in PICKLES:
-            found += _pickled(path)
+            parts += _pickled(path)
             continue
-        beside = next(labels) if path.suffix.lower() == ".npy" else None
-        table = read_table(path, logits=entry.logits, labels=beside)
+        labels_path = next(labels) if path.suffix.lower() == ".npy" else None
+        table = read_table(path, logits=entry.logits, labels=labels_path)
         if table.classes is not None or table.labels is None or table.labels.dtype.kind not in "iu":
             raise FileError(path, "labels must be whole numbers, the index of the true class")
-        found.append(_checked(path, table.scores, table.labels.astype(np.int64), table.logits))
-    return found
+        parts.append(_checked(path, table.scores, table.labels.astype(np.int64), table.logits))
+    return parts
 
 
 def _checked(path: Path, scores: NDArray[Any], labels: NDArray[Any], logits: bool) -> Part:
@@ -106,7 +106,7 @@ def _pickled(path: Path) -> list[Part]:
     pairs = isinstance(content, tuple | list) and len(content) == 2
     if not pairs or not all(isinstance(part, tuple | list) and len(part) == 2 for part in content):
         raise FileError(path, "should hold ((logits_val, y_val), (logits_test, y_test))")
-    found: list[Part] = []
+    parts: list[Part] = []
     for scores, labels in content:
         scores, labels = np.asarray(scores), np.asarray(labels)
         labels = labels.reshape(-1) if labels.size == len(scores) else labels  # one column in the published files
@@ -118,8 +118,8 @@ def _pickled(path: Path) -> list[Part]:
         ):
             message = f"logits should be numbers, n x L, and labels n whole numbers; got {scores.shape}, {labels.shape}"
             raise FileError(path, message)
-        found.append(_checked(path, scores, labels.astype(np.int64), True))
-    return found
+        parts.append(_checked(path, scores, labels.astype(np.int64), True))
+    return parts
 
 
 def _top_part(path: Path) -> Part:
@@ -140,8 +140,8 @@ def _simulated(entry: Entry, cache: Path) -> Data:
     paths = [cache / f"simulated-{digest}-{name}.npy" for name in ("logits", "labels")]
     if not all(path.exists() for path in paths):
         cache.mkdir(parents=True, exist_ok=True)
-        made: tuple[NDArray[Any], NDArray[Any]] = simulate(entry.rows, seed=entry.seed, model=network)
-        for path, array in zip(paths, made, strict=True):
+        simulated: tuple[NDArray[Any], NDArray[Any]] = simulate(entry.rows, seed=entry.seed, model=network)
+        for path, array in zip(paths, simulated, strict=True):
             atomic_write(path, partial(_save, array))
     scores, labels = (np.load(path, mmap_mode="r") for path in paths)
     return Data(scores, np.asarray(labels, dtype=np.int64), True, len(labels), digest)
@@ -159,7 +159,7 @@ def _digest(*arrays: NDArray[Any]) -> str:
 
 
 def _hash(*parts: bytes) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in parts:
-        found.update(part)
-    return found.hexdigest()[:20]
+        digest.update(part)
+    return digest.hexdigest()[:20]

@@ -68,9 +68,9 @@ def table_block(table: Table) -> list[Block]:
     ]
 
 
-def statements(found: Sequence[Statement], says: str) -> Grid:
+def statements(claims: Sequence[Statement], says: str) -> Grid:
     """Statements as a table."""
-    return Grid([says, "found here", "holds"], [[one.says, one.found, one.holds] for one in found], left=3)
+    return Grid([says, "found here", "holds"], [[one.says, one.found, one.holds] for one in claims], left=3)
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:
@@ -142,8 +142,8 @@ def _html(block: Block) -> str:
 
 
 def _html_row(cells: Sequence[str], bold: Sequence[bool], tag: str, left: int) -> str:
-    made = []
+    tags = []
     for column, (cell, strong) in enumerate(zip(cells, bold, strict=True)):
         text = f"<b>{escape(cell)}</b>" if strong else escape(cell)
-        made.append(f"<{tag}{' class=left' if column < left else ''}>{text}</{tag}>")
-    return f"<tr>{''.join(made)}</tr>"
+        tags.append(f"<{tag}{' class=left' if column < left else ''}>{text}</{tag}>")
+    return f"<tr>{''.join(tags)}</tr>"

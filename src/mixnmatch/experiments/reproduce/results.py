@@ -107,12 +107,12 @@ class Results:
 
     def _overlap(self, row: str) -> float:
         """Rows to evaluate on, divided by those to calibrate with."""
-        one = next(record for key, found in self.splits.items() if key[0] == row for record in found.values())
+        one = next(record for key, records in self.splits.items() if key[0] == row for record in records.values())
         return float(one["n_e"] / one["n_c"])
 
     def _values(self, row: str, method: str, metric: str) -> dict[int, float]:
-        found = self.splits.get((row, method), {})
-        return {number: float(record[metric]) for number, record in found.items() if metric in record}
+        records = self.splits.get((row, method), {})
+        return {number: float(record[metric]) for number, record in records.items() if metric in record}
 
     def difference(self, row: str, method: str, other: str, metric: str) -> Mean | None:
         """Mean of the paired difference between two methods, on the splits that both have seen."""
@@ -151,11 +151,11 @@ class Results:
 
     def curve(self, row: str, method: str, metric: str) -> Curve | None:
         """Learning curve: means over repetitions for each calibration size."""
-        found = self.curves.get((row, method))
-        if not found:
+        by_size = self.curves.get((row, method))
+        if not by_size:
             return None
-        sizes = tuple(sorted(found))
-        return Curve(sizes, tuple(Mean.of([record[metric] for record in found[size].values()]) for size in sizes))
+        sizes = tuple(sorted(by_size))
+        return Curve(sizes, tuple(Mean.of([record[metric] for record in by_size[size].values()]) for size in sizes))
 
 
 def best_of(values: dict[str, float], metric: str) -> str:

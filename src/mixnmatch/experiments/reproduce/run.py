@@ -135,11 +135,11 @@ def _work(plan: Plan, entry: Entry, stage: str, cache: Path) -> list[_Work]:
     else:
         slow = stage == "slow methods"
         keys_of = {key: plan.n_splits(key, entry) for key in plan.columns if plan.is_slow(key, entry) == slow}
-    found = []
+    missing_units = []
     for unit in split_units(entry, data, range(max(keys_of.values(), default=0)), plan.seed):
         keys = tuple(key for key, times in keys_of.items() if unit.number < times)
-        found.append(_Work(unit, keys, data.logits))
-    return found
+        missing_units.append(_Work(unit, keys, data.logits))
+    return missing_units
 
 
 def run(plan: Plan, cache: Path, *, jobs: int = 1, progress: Callable[[str], Progress | None] | None = None) -> int:
@@ -199,7 +199,7 @@ def collect(plan: Plan, cache: Path) -> tuple[list[Record], Failures]:
 
     A learning curve of which a size is missing is left out: its last point would not be its end.
     """
-    found: list[Record] = []
+    records: list[Record] = []
     failures: Failures = {}
     for _, work in _stages(plan, cache):
         for one in work:
@@ -209,9 +209,9 @@ def collect(plan: Plan, cache: Path) -> tuple[list[Record], Failures]:
                 if result is not None and "failure" in result:
                     failures.setdefault((one.unit.entry.name, key), result["failure"])
                 elif result is not None:
-                    found.append(_record(one.unit, key, result))
-    partial = _partial_curves(plan, found, cache)
-    whole = [one for one in found if one["part"] == "split" or (one["row"], one["method"]) not in partial]
+                    records.append(_record(one.unit, key, result))
+    partial = _partial_curves(plan, records, cache)
+    whole = [one for one in records if one["part"] == "split" or (one["row"], one["method"]) not in partial]
     return whole, failures
 
 

@@ -58,17 +58,17 @@ def study_blocks(folder: Path, page: Path) -> list[Block]:
     lines, bold = [], []
     for case in PAPER_CASES:
         own = [row for row in rows if (float(row["beta0"]), float(row["beta1"])) == case]
-        found = {(row["estimator"], row["n"]): float(row["mae"]) for row in own}
-        least = {size: min(found[name, size] for name in SHOWN) for size in sizes}
+        error_of = {(row["estimator"], row["n"]): float(row["mae"]) for row in own}
+        least = {size: min(error_of[name, size] for name in SHOWN) for size in sizes}
         for name in SHOWN:
-            lines.append([f"{case}", name, *(f"{found[name, size]:.4f}" for size in sizes)])
-            bold.append([False, False, *(found[name, size] == least[size] for size in sizes)])
+            lines.append([f"{case}", name, *(f"{error_of[name, size]:.4f}" for size in sizes)])
+            bold.append([False, False, *(error_of[name, size] == least[size] for size in sizes)])
     text = (
         f"Mean absolute error of estimates of ECE¹ over {settings['repetitions']} samples, in the paper's two cases; "
         "bold is the lowest. The paper finds its KDE ahead throughout."
     )
     blocks: list[Block] = [Heading("Section 5.1 and Appendix E: the synthetic study"), Text(text)]
     blocks.append(Grid(["case", "estimator", *(f"n = {size}" for size in sizes)], lines, bold, left=2))
-    beside = Path(os.path.relpath(folder, page)).as_posix()
-    blocks += [Figure(f"{beside}/{name}", caption) for name, caption in PICTURES if (folder / name).exists()]
+    path = Path(os.path.relpath(folder, page)).as_posix()
+    blocks += [Figure(f"{path}/{name}", caption) for name, caption in PICTURES if (folder / name).exists()]
     return blocks

@@ -64,11 +64,11 @@ class Table:
     @property
     def titles(self) -> tuple[str, ...]:
         """Titles of the columns, the paper's own methods marked."""
-        found = []
+        names = []
         for key in self.columns:
             one = method(key)
-            found.append(f"{one.title} (ours)" if one.ours else one.title)
-        return tuple(found)
+            names.append(f"{one.title} (ours)" if one.ours else one.title)
+        return tuple(names)
 
     def records(self) -> list[dict[str, Any]]:
         """One record for each number, for CSV."""
@@ -177,22 +177,22 @@ def efficiency_table(results: Results, columns: Sequence[str] = EFFICIENT, *, ke
     """Table 4: calibration rows that are needed to reach IRM's error at 128 rows, divided by 128."""
     lines = []
     for entry in results.rows("curve"):
-        found: dict[str, Needed] = {}
+        needed_by: dict[str, Needed] = {}
         reference = results.curve(entry.name, "irm", "ece")
         for name in columns:
             curve = results.curve(entry.name, name, "ece")
             if reference is not None and curve is not None:
-                found[name] = needed(curve.sizes, curve.values, reference.values[0])
-        least = min((one.rows for one in found.values()), default=math.nan)
+                needed_by[name] = needed(curve.sizes, curve.values, reference.values[0])
+        least = min((one.rows for one in needed_by.values()), default=math.nan)
         cells = []
         for name in columns:
-            if name not in found:
+            if name not in needed_by:
                 cells.append(Cell("–"))
                 continue
-            share, sign = found[name].rows / curve_start(results, entry), found[name].sign
+            share, sign = needed_by[name].rows / curve_start(results, entry), needed_by[name].sign
             text = f"{sign}{share:.3g}" if share >= 10 else f"{sign}{share:.2f}"
             text = "1.0" if name == "irm" else text
-            cells.append(Cell(text, found[name].rows == least, share, math.nan, 1))
+            cells.append(Cell(text, needed_by[name].rows == least, share, math.nan, 1))
         lines.append(Line(entry, tuple(cells)))
     title = "Table 4: data efficiency" if key == "table4" else "Table 4, all isotonic methods"
     caption = (

@@ -153,12 +153,12 @@ def split_units(entry: Entry, data: Data, numbers: Iterable[int], seed: int) -> 
 def curve_units(entry: Entry, data: Data, repetitions: int, seed: int) -> list[Unit]:
     """Units of the learning curve; where a size takes all rows there are, repetitions would all be the same."""
     first, _ = _pools(len(data.labels), data.first, entry.split)
-    found = []
+    units = []
     for sizes in curve_sizes(entry, data):
         pool = len(first) - (0 if entry.split == "given" else sizes.evaluation)
         times = 1 if sizes.calibration == pool else repetitions
-        found += [Unit(entry, data.digest, "curve", number, sizes, seed) for number in range(times)]
-    return found
+        units += [Unit(entry, data.digest, "curve", number, sizes, seed) for number in range(times)]
+    return units
 
 
 def stored(unit: Unit, cache: Path) -> dict[str, Result]:
@@ -178,8 +178,8 @@ def expression(key: str, *, logits: bool) -> str:
 
 def missing(unit: Unit, keys: Sequence[str], logits: bool, cache: Path) -> list[str]:
     """Methods that have no result yet."""
-    found = stored(unit, cache)
-    return [key for key in keys if expression(key, logits=logits) not in found]
+    known = stored(unit, cache)
+    return [key for key in keys if expression(key, logits=logits) not in known]
 
 
 def run_unit(unit: Unit, keys: Sequence[str], cache: Path) -> None:
@@ -199,14 +199,14 @@ def run_unit(unit: Unit, keys: Sequence[str], cache: Path) -> None:
         for key in ["uncalibrated"] * (before is None) + [key for key in keys if key != "uncalibrated"]:
             said.clear()
             try:
-                found = _measure(key, fit, fit_labels, scores, labels, logits=data.logits, seed=unit.number)
+                measures = _measure(key, fit, fit_labels, scores, labels, logits=data.logits, seed=unit.number)
             except (ValueError, ArithmeticError, MemoryError, RuntimeError) as error:
-                found = {"failure": " ".join(f"{type(error).__name__}: {error}".split())}
-            if "failure" not in found:
-                before = before or found
-                found["gain"] = before["brier"] - found["brier"]
-                found["warnings"] = sorted({" ".join(str(one.message).split()) for one in said})
-            results[expression(key, logits=data.logits)] = found
+                measures = {"failure": " ".join(f"{type(error).__name__}: {error}".split())}
+            if "failure" not in measures:
+                before = before or measures
+                measures["gain"] = before["brier"] - measures["brier"]
+                measures["warnings"] = sorted({" ".join(str(one.message).split()) for one in said})
+            results[expression(key, logits=data.logits)] = measures
             _keep(unit, results, cache)
 
 

@@ -287,13 +287,13 @@ class _Writer:
         return Figure(f"figures/{path.name}", caption)
 
     def _curve_means(self) -> list[dict[str, Any]]:
-        found = []
+        rows = []
         for entry in self.results.rows("curve"):
             for key in LEARNING:
                 for metric in ("ece", "ece_residual", "brier", "accuracy"):
                     curve = self.results.curve(entry.name, key, metric)
                     for size, mean in zip(curve.sizes, curve.means, strict=True) if curve else ():
-                        found.append(
+                        rows.append(
                             {
                                 "row": entry.name,
                                 "method": key,
@@ -304,29 +304,29 @@ class _Writer:
                                 "repetitions": mean.n,
                             }
                         )
-        return found
+        return rows
 
     def _statement_blocks(self) -> list[Block]:
         blocks: list[Block] = []
         if self._wanted("claims"):
-            found = check_claims(self.results)
-            self._numbers("claims", [one.to_dict() for one in found])
+            claims = check_claims(self.results)
+            self._numbers("claims", [one.to_dict() for one in claims])
             text = (
                 "Better and worse mean beyond two standard errors of the paired difference over splits. A claim about "
                 "pairs holds (yes) if three quarters of the rows that differ say so, by ECE¹ and by gain, and fails "
                 "(no) if one quarter or less do, by both. Where fewer than a quarter of the rows differ, results "
                 "cannot tell."
             )
-            blocks += [Heading("The paper's claims"), Text(text), statements(found, "claim")]
+            blocks += [Heading("The paper's claims"), Text(text), statements(claims, "claim")]
         if self._wanted("guidelines"):
-            found = check_guidelines(self.results)
-            self._numbers("guidelines", [one.to_dict() for one in found])
+            claims = check_guidelines(self.results)
+            self._numbers("guidelines", [one.to_dict() for one in claims])
             text = (
                 "Few data: the mean over calibration sets of up to 512 rows; many: the largest set. Complex: 100 "
                 "classes or more. The table holds the paper's advice against the results above; it is no advice of its "
                 "own, because a choice by ECE is not one by a proper score."
             )
-            blocks += [Heading("The guidelines of Appendix G"), Text(text), statements(found, "guideline")]
+            blocks += [Heading("The guidelines of Appendix G"), Text(text), statements(claims, "guideline")]
         return blocks
 
     def _time_block(self) -> list[Block]:
