@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,12 +19,11 @@ from mixnmatch.maps._order_passes import (
     Cells,
     Located,
     Nodes,
-    Statistic,
     nll_statistic,
     on_nodes,
     tempered,
 )
-from mixnmatch.maps._solve import certify
+from mixnmatch.maps._solve import Point, Solution, certify, newton
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.fitted import check_range, check_shape
 from mixnmatch.maps.temperature import fit_beta, log_softmax
@@ -34,8 +32,8 @@ from mixnmatch.maps.temperature import fit_beta, log_softmax
 LEAST_VARIANCE, MOST_VARIANCE = 1e-6, 1e4
 # Added to the diagonal of the prior correlations of the inducing values, which are nearly singular.
 JITTER = 1e-7
-# Relative gain of a step below which the variational objective counts as minimised, and the most steps.
-TOLERANCE, STEPS = 1e-13, 100
+# A step that promises less than this part of the variational objective is the last, and the rounding of its sums.
+TOLERANCE, ROUNDING = 1e-12, 1e-13
 # How far logarithms of variance and length scale may go in a step.
 RADIUS = np.array([2.5, 0.7])
 # Rows that a first fit looks at where there are many more.
@@ -181,23 +179,21 @@ class GaussianProcessCalibration(CalibrationMap):
 
         settings = Located.of, nodes, floor, beta
         rows = Prepared.of(source, *settings)
-        values, hyper = np.zeros(len(prior.points)), 0.5 * (prior.low + prior.high)
-        hyper[0] = 0.0
+        theta = np.concatenate([np.zeros(len(prior.points)), [0.0, 0.5 * (prior.low[1] + prior.high[1])]])
         before = rows.total(nll_statistic, np.zeros(nodes.count))[0]
         if source.n_rows > 2 * PREVIEW_ROWS:
-            rough = _minimise(Prepared.of(source.preview(PREVIEW_ROWS), *settings), prior, values, hyper, 1e-6)
-            values, hyper = rough.values, rough.hyper
-        fit = _minimise(rows, prior, values, hyper, TOLERANCE)
-        certify(type(self).__name__, fit.left)
+            theta = minimise(Prepared.of(source.preview(PREVIEW_ROWS), *settings), prior, theta, 1e-6).point.theta
+        solution = minimise(rows, prior, theta, TOLERANCE)
+        certify(type(self).__name__, solution.residual)
+        fit, hyper = solution.point, solution.point.theta[-2:]
         better = fit.loss < before
-        mean = fit.deviation if better else np.zeros(nodes.count)
         return {
             "beta_": beta,
-            "variance_": float(np.exp(fit.hyper[0])),
-            "lengthscale_": float(np.exp(fit.hyper[1])),
+            "variance_": float(np.exp(hyper[0])),
+            "lengthscale_": float(np.exp(hyper[1])),
             "inducing_points_": prior.points,
-            "inducing_mean_": fit.values if better else np.zeros(len(prior.points)),
-            "deviation_": mean,
+            "inducing_mean_": prior.lower(hyper) @ fit.theta[:-2] if better else np.zeros(len(prior.points)),
+            "deviation_": fit.deviation if better else np.zeros(nodes.count),
             "deviation_std_": np.sqrt(np.diag(fit.covariance)),
             "bound_": None if better else "temperature",
             "probability_floor_": floor,
@@ -271,87 +267,83 @@ class Prior:
         return root.T, change.T
 
 
-@dataclass(frozen=True)
-class Fit:
-    """A state of the fit: whitened mean, (log variance, log length scale), and what a pass over the rows says there."""
+@dataclass(frozen=True, kw_only=True)
+class Fit(Point):
+    """A state of the fit; theta is the whitened mean, then the logarithms of variance and length scale.
 
-    mean: Array
-    hyper: Array
-    values: Array  # mean deviations at the inducing points
-    deviation: Array  # and at the nodes
-    covariance: Array
+    The curvature is that of the log loss in the deviations at the nodes.
+    """
+
     loss: float
-    gradient: Array
-    hessian: Array
-    objective: float
-    bend: Array  # gradient of half the logarithm of the determinant: a second pass finds it
-    left: float = np.inf  # part of the objective that the last step has gained
+    deviation: Array  # mean deviations at the nodes
+    slope: Array  # of the objective in these
+    covariance: Array
 
 
-def evaluate(statistic: Callable[[Array], Statistic], prior: Prior, values: Array, hyper: Array) -> Fit:
-    """The variational objective at deviations at the inducing points, with the best covariance for them."""
-    root = prior.root(hyper)[0]
-    mean = np.asarray(np.linalg.solve(prior.lower(hyper), values), dtype=np.float64)
+def evaluate(rows: Prepared, prior: Prior, theta: Array) -> Fit:
+    """The variational objective with the best covariance, and its gradient: two passes over the rows."""
+    mean, (root, change) = theta[:-2], prior.root(theta[-2:])
     deviation = root @ mean
-    loss, gradient, hessian = statistic(deviation)
-    precision = np.eye(len(mean)) + root.T @ hessian @ root
-    objective = loss + 0.5 * (mean @ mean) + 0.5 * np.linalg.slogdet(precision)[1]
+    loss, slope, hessian = rows.total(nll_statistic, deviation)
+    curved = hessian @ root
+    precision = np.eye(len(mean)) + root.T @ curved
     covariance = root @ np.linalg.solve(precision, root.T)
-    return Fit(mean, hyper, values, deviation, covariance, loss, gradient, hessian, float(objective), 0 * gradient)
+    slope = slope + rows.total(trace_statistic, deviation, covariance)
+    in_root = np.outer(slope, mean) + np.linalg.solve(precision, curved.T).T
+    return Fit(
+        theta,
+        float(loss + 0.5 * (mean @ mean) + 0.5 * np.linalg.slogdet(precision)[1]),
+        np.concatenate([root.T @ slope + mean, _in_hyper(in_root, root, change)]),
+        hessian,
+        loss=loss,
+        deviation=deviation,
+        slope=slope,
+        covariance=covariance,
+    )
+
+
+def _in_hyper(in_root: Array, root: Array, change: Array) -> Array:
+    """Gradient in the logarithms of variance and length scale, from that in the root of the prior covariance."""
+    return np.array([0.5 * np.sum(in_root * root), np.sum(in_root * change)])
 
 
 def evidence(prior: Prior, hyper: Array, fit: Fit) -> tuple[float, Array, Array]:
     """Least objective over the mean with rows replaced by their quadratic model at a fit; its gradient; the mean."""
     root, change = prior.root(hyper)
-    curved = fit.hessian @ root
+    curved = fit.curvature @ root
     precision = np.eye(root.shape[1]) + root.T @ curved
-    slope = fit.gradient + fit.bend
-    mean = np.linalg.solve(precision, root.T @ (fit.hessian @ fit.deviation - slope))
+    mean = np.linalg.solve(precision, root.T @ (fit.curvature @ fit.deviation - fit.slope))
     step = root @ mean - fit.deviation
-    pull = fit.hessian @ step
-    value = fit.loss + step @ (slope + 0.5 * pull) + 0.5 * (mean @ mean) + 0.5 * np.linalg.slogdet(precision)[1]
-    in_root = np.outer(slope + pull, mean) + np.linalg.solve(precision, curved.T).T
-    return float(value), np.array([0.5 * np.sum(in_root * root), np.sum(in_root * change)]), np.asarray(mean)
+    pull = fit.curvature @ step
+    value = fit.loss + step @ (fit.slope + 0.5 * pull) + 0.5 * (mean @ mean) + 0.5 * np.linalg.slogdet(precision)[1]
+    in_root = np.outer(fit.slope + pull, mean) + np.linalg.solve(precision, curved.T).T
+    return float(value), _in_hyper(in_root, root, change), np.asarray(mean)
 
 
-def _improved(prior: Prior, fit: Fit, radius: Array) -> tuple[Array, Array]:
-    """Best deviations at the inducing points and parameters of the covariance, for the quadratic model at a fit."""
+def _step(prior: Prior, fit: Fit) -> Array:
+    """Step to the least quadratic model at a fit; where that does not lead downwards, of the mean alone, which does."""
     from scipy.optimize import minimize
 
-    def value(hyper: Array) -> tuple[float, Array]:
-        return evidence(prior, hyper, fit)[:2]
-
+    given = fit.theta[-2:]
+    bounds: Any = list(zip(np.maximum(prior.low, given - RADIUS), np.minimum(prior.high, given + RADIUS), strict=True))
     options: Any = {"ftol": 1e-15, "gtol": 1e-8, "maxiter": 200}
-    low, high = np.maximum(prior.low, fit.hyper - radius), np.minimum(prior.high, fit.hyper + radius)
-    bounds: Any = list(zip(low, high, strict=True))
-    hyper = fit.hyper
-    if radius.any():
-        optimum = minimize(value, hyper, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-        hyper = np.asarray(optimum.x, dtype=np.float64)
-    return prior.lower(hyper) @ evidence(prior, hyper, fit)[2], hyper
-
-
-def _minimise(rows: Prepared, prior: Prior, values: Array, hyper: Array, tolerance: float) -> Fit:
-    """The fit with the least variational objective, by steps of a quadratic model that never raise it."""
-
-    def at(values: Array, hyper: Array) -> Fit:
-        return evaluate(lambda d: rows.total(nll_statistic, d), prior, values, hyper)
-
-    fit, radius = at(values, hyper), RADIUS
-    for _ in range(STEPS):
-        fit = replace(fit, bend=rows.total(trace_statistic, fit.deviation, fit.covariance))
-        rounding = tolerance * abs(fit.objective)
-        trial = at(*_improved(prior, fit, radius))
-        joint = trial.objective <= fit.objective + rounding
-        if not joint:  # the quadratic model went too far: a shorter step of the mean alone surely gains
-            values, length = _improved(prior, fit, 0 * radius)[0], 1.0
-            while trial.objective > fit.objective + rounding and length > 1e-6:
-                trial = at(fit.values + length * (values - fit.values), fit.hyper)
-                length /= 3
-        gain = fit.objective - trial.objective
-        left = max(gain, 0.0) / max(abs(fit.objective), np.finfo(float).tiny)
-        fit = replace(trial if gain > 0 else fit, left=left)
-        if gain <= rounding and (joint or radius[0] < 1e-3):
+    model = minimize(
+        lambda h: evidence(prior, h, fit)[:2], given, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    )
+    for hyper in (np.asarray(model.x, dtype=np.float64), given):
+        direction = np.concatenate([evidence(prior, hyper, fit)[2], hyper]) - fit.theta
+        if fit.gradient @ direction < 0:
             break
-        radius = np.minimum(2 * radius, RADIUS) if joint else radius / 4
-    return fit
+    return direction
+
+
+def minimise(rows: Prepared, prior: Prior, start: Array, tolerance: float) -> Solution:
+    """The fit with the least variational objective, and the part of it that another step promises to gain."""
+    first = evaluate(rows, prior, start)
+    return newton(
+        lambda theta: evaluate(rows, prior, theta),
+        first,
+        lambda fit: _step(prior, fit),
+        tolerance=tolerance,
+        rounding=ROUNDING * abs(first.value),
+    )
