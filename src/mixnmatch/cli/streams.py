@@ -15,7 +15,6 @@ from mixnmatch._files import keep_existing
 from mixnmatch.cli.terminal import printing
 from mixnmatch.io.files import FileError, already_there
 
-STANDARD = Path("-")
 INPUT_NAME, OUTPUT_NAME = "standard input", "standard output"
 # What files start with, and what they end in; all else is text.
 _STARTS = ((b"PK\x03\x04", ".npz"), (b"\x93NUMPY", ".npy"), (b"PAR1", ".parquet"), (b"\x1f\x8b", ".csv.gz"))

@@ -119,15 +119,6 @@ def clustered_covariance(rows: Floats, weight: Floats | None, groups: NDArray[np
     return per_group @ per_group.T * (count / (count - 1) / w.sum() ** 2), count
 
 
-def read_groups(groups: Any, n_rows: int) -> NDArray[np.intp]:
-    """Number the groups of rows 0, 1, ..."""
-    names = np.asarray(groups)
-    if names.shape != (n_rows,):
-        msg = f"groups must have shape ({n_rows},), got {names.shape}"
-        raise ValueError(msg)
-    return np.unique(names, return_inverse=True)[1].reshape(-1).astype(np.intp)
-
-
 def check_confidence(confidence: float) -> None:
     """Raise an error unless ``confidence`` is a probability strictly between 0 and 1."""
     if not is_number(confidence) or not 0 < confidence < 1:

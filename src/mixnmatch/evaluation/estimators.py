@@ -32,7 +32,6 @@ class Estimator:
     """
 
     one_dimensional: ClassVar[bool] = True
-    on_a_grid: ClassVar[bool] = False
     knows_canonical: ClassVar[bool] = False
     norms: ClassVar[tuple[Norm, ...]] = (1, 2)
 
@@ -48,8 +47,6 @@ class Estimator:
 @dataclass(frozen=True)
 class GridEstimator(Estimator):
     """An estimator that needs no more than linearly binned data, and takes many problems at once."""
-
-    on_a_grid: ClassVar[bool] = True
 
     def on_grid(self, grid: Grid, norm: Norm = 1) -> Floats:
         """Estimates for all problems of a grid."""

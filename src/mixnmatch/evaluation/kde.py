@@ -17,7 +17,6 @@ from mixnmatch.evaluation._binning import Floats, Grid
 Bandwidth = float | str
 # Half-width of the support of a kernel of standard deviation 1.
 SUPPORT: Final = {"triweight": 3.0, "epanechnikov": 5.0**0.5, "gaussian": 8.5}
-RULES: Final = ("adaptive", "paper", "authors")
 # A grid cannot resolve a kernel narrower than this many cells.
 NARROWEST: Final = 0.75
 # Nodes within a standard deviation of the kernel from which on the value has converged (to about 1e-6).

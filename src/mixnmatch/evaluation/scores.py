@@ -29,8 +29,6 @@ Floats = NDArray[np.float64]
 
 __all__ = ["accuracy", "brier_score", "log_loss"]
 
-# Entries whose errors are computed at a time, in float64: they stay in the cache.
-ERROR_ENTRIES = 1 << 16
 # Samples up to which the interval of the log loss looks at what wrong predictions would cost. With more, the standard
 # error is enough, and the logarithm of every score would take longest.
 FEW = 5000

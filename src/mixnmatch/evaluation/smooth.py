@@ -25,18 +25,14 @@ class SmoothError:
     width: Floats
 
 
-def smooth_error_at(grid: Grid, width: float | Floats) -> Floats:
-    """Smooth calibration error at a given width of the reflected Gaussian kernel.
+def summed_error(coefficients: Floats, width: Floats) -> Floats:
+    """Sum over the samples of the smooth calibration error at given widths, from the spectrum of the residuals.
 
     Notes
     -----
     The reflected Gaussian is the heat kernel of [0, 1] with insulated ends: in a cosine series it multiplies the k-th
     coefficient by exp(-(pi k width)^2 / 2).
     """
-    return _at(spectrum(grid.residual), np.asarray(width, dtype=np.float64)) / grid.total[..., 0]
-
-
-def _at(coefficients: Floats, width: Floats) -> Floats:
     order = np.arange(coefficients.shape[-1])
     damping = np.exp(-0.5 * np.square(np.pi * order * width[..., None]))
     values = fft.idct(coefficients * damping, type=1, axis=-1)
@@ -71,7 +67,7 @@ def _fixed_point(grid: Grid) -> SmoothError:
     low, high = np.zeros(total.shape), np.ones(total.shape)
     for _ in range(STEPS):
         middle = 0.5 * (low + high)
-        above = _at(coefficients, middle) / total > middle
+        above = summed_error(coefficients, middle) / total > middle
         low, high = np.where(above, middle, low), np.where(above, high, middle)
     width = 0.5 * (low + high)
-    return SmoothError(_at(coefficients, width) / total, width)
+    return SmoothError(summed_error(coefficients, width) / total, width)
