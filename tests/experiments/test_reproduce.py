@@ -249,7 +249,7 @@ def test_joblib_backends_can_be_chosen(manifest, tmp_path):
 def test_units_run_on_dask(manifest, tmp_path):
     distributed = pytest.importorskip("distributed")
     plan = plan_of(manifest, splits=2, methods=("ts",), parts=("table1",))
-    settings = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": None}
+    settings = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": ":0"}
     with distributed.Client(**settings):
         reproduce(plan, tmp_path / "dask", jobs=2, backend="dask")
     reproduce(plan, tmp_path / "plain")
@@ -259,7 +259,7 @@ def test_units_run_on_dask(manifest, tmp_path):
 def test_dask_without_a_client_joins_the_scheduler_that_is_configured():
     distributed = pytest.importorskip("distributed")
     dask = pytest.importorskip("dask")
-    settings = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": None}
+    settings = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": ":0"}
     with distributed.LocalCluster(**settings) as cluster, dask.config.set(scheduler_address=cluster.scheduler_address):
         with joblib_backend("dask"):
             where = joblib.Parallel(n_jobs=2)(joblib.delayed(worker_address)() for _ in range(2))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.errors import InputError
+from mixnmatch._engine.steps import Progress
 from mixnmatch._files import atomic_folder, atomic_write
 from mixnmatch.cli.inputs import aligned, find_scores_of
 from mixnmatch.cli.options import Reading
@@ -20,7 +21,6 @@ from mixnmatch.io.columns import CALIBRATED
 from mixnmatch.io.formats import format_of
 from mixnmatch.io.read import check_request
 
-Progress = Callable[[int, int, str], None]
 # What standard output is written as.
 STANDARD_FORMAT = Path("standard-output.csv")
 

@@ -16,10 +16,10 @@ from typing import IO, Any
 
 from numpy.typing import NDArray
 
+from mixnmatch._engine.steps import Progress
 from mixnmatch.io.files import ScoreTable, check_input, unknown_ending
 
 Arrays = dict[str, NDArray[Any]]
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)

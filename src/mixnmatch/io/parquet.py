@@ -9,9 +9,10 @@ from typing import IO, Any
 import numpy as np
 
 from mixnmatch._engine.spool import Spooled, spool
+from mixnmatch._engine.steps import Progress
 from mixnmatch.io.dataset import Dataset, open_dataset, pyarrow
 from mixnmatch.io.files import ScoreTable
-from mixnmatch.io.formats import Arrays, Format, Progress, Request
+from mixnmatch.io.formats import Arrays, Format, Request
 from mixnmatch.io.text_write import named_columns
 
 # Scores that take up more bytes than this are not held in memory.

@@ -11,9 +11,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from mixnmatch._engine.class_names import as_names
+from mixnmatch._engine.steps import Progress
 from mixnmatch.io.columns import resolve_labels
 from mixnmatch.io.files import FileError, ScoreTable
-from mixnmatch.io.formats import Format, Progress, Request, format_of
+from mixnmatch.io.formats import Format, Request, format_of
 
 
 def read_table(

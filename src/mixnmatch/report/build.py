@@ -14,6 +14,7 @@ import numpy as np
 
 from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.steps import Progress
 from mixnmatch._files import atomic_write
 from mixnmatch._version import __version__
 from mixnmatch.maps.registry import METHODS
@@ -37,8 +38,6 @@ LARGE_TABLE = 2_000_000
 CURVE_METHODS, CURVE_METHODS_FOR_TWO = ("ts", "irm", "irova-ts"), ("platt", "beta", "isotonic")
 REPETITIONS, FEW_REPETITIONS, LEAST_REPETITIONS = 5, 3, 2
 WORST_CLASSES = 8
-
-Progress = Callable[[int, int, str], None]
 
 
 def write_report(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine import door
 from mixnmatch._engine.folds import check_folds, fold_of
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.steps import Progress, Steps
 from mixnmatch.evaluation._bounded import PROPORTION, SQUARED_ERROR
 from mixnmatch.evaluation._means import check_confidence
 from mixnmatch.evaluation.scores import log_loss_bounds
@@ -25,8 +25,6 @@ from mixnmatch.selection.results import Comparison, MethodResult
 from mixnmatch.selection.verdict import SCORES
 
 __all__ = ["Comparison", "MethodResult", "compare"]
-
-Progress = Callable[[int, int, str], None]
 
 
 def compare(
@@ -107,9 +105,9 @@ def compare(
     maps = build_methods(methods, source)
     measured: list[tuple[MethodResult, SampleLosses | None]] = []
     before = rows.losses(rows.identity())
-    for done, (name, unfitted) in enumerate(maps.items()):
-        if progress is not None:
-            progress(done, len(maps), name)
+    steps = Steps(len(maps), progress)
+    for name, unfitted in maps.items():
+        steps.begin(name)
         began = time.perf_counter()
         try:
             predicted, seconds, fitted = _predict(unfitted, source, rows, held_out is None, cv, random_state)

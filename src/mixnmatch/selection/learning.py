@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.steps import Progress, Steps
 from mixnmatch._engine.tabular import Cells, Record, Tabular
 from mixnmatch._engine.text import wrapped
 from mixnmatch.maps.base import CalibrationMap
@@ -37,8 +38,6 @@ HELD_OUT = 1 / 3
 WORTHWHILE = 1e-3
 # A smaller change of the log loss is printed as "less than" this.
 SMALLEST_SHOWN = 0.0001
-
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -278,19 +277,17 @@ def learning_curve(
     maps = build_methods(DEFAULT_METHODS if methods is None else methods, source)
     usable = EvaluationSet.of(source).index
     most = len(usable) if other is not None else math.floor(len(usable) * (1 - HELD_OUT))
-    steps = _sizes(sizes, most, most_sizes)
+    sizes_tried = _sizes(sizes, most, most_sizes)
     losses: dict[tuple[str, int], list[tuple[float, ...] | None]] = {}
     failures: dict[str, str] = {}
-    total, done = repetitions * len(steps) * len(maps), 0
+    steps = Steps(repetitions * len(sizes_tried) * len(maps), progress)
     for repetition in range(repetitions):
         order = usable[np.random.default_rng([random_state, repetition]).permutation(len(usable))]
         rows = EvaluationSet.of(other if other is not None else _subset(source, np.sort(order[most:])))
-        for size in steps:
+        for size in sizes_tried:
             part = _subset(source, np.sort(order[:size]))
             for name, unfitted in maps.items():
-                if progress is not None:
-                    progress(done, total, f"{name}, {size} samples")
-                done += 1
+                steps.begin(f"{name}, {size} samples")
                 try:
                     result: tuple[float, ...] | None = _evaluate(unfitted, part, rows)
                 except Exception as error:
@@ -299,9 +296,9 @@ def learning_curve(
                 losses.setdefault((name, size), []).append(result)
     where = "held-out samples" if other is not None else "a third of the samples, drawn anew each time"
     how = f"{repetitions} repetitions of up to {most} calibration samples, evaluated on {where}"
-    points = tuple(_point(name, size, losses[name, size]) for name in maps for size in steps)
-    outlooks = tuple(_outlook(name, steps, losses) for name in maps)
-    return LearningCurve(points, outlooks, tuple(steps), how, failures)
+    points = tuple(_point(name, size, losses[name, size]) for name in maps for size in sizes_tried)
+    outlooks = tuple(_outlook(name, sizes_tried, losses) for name in maps)
+    return LearningCurve(points, outlooks, tuple(sizes_tried), how, failures)
 
 
 def _check(repetitions: Any, sizes: Sequence[int] | None) -> None:
@@ -360,11 +357,11 @@ def _point(name: str, size: int, results: list[tuple[float, ...] | None]) -> Cur
     return CurvePoint(method=name, size=size, repetitions=count, **measures, **spreads)
 
 
-def _outlook(name: str, steps: list[int], losses: dict[tuple[str, int], list[tuple[float, ...] | None]]) -> Outlook:
+def _outlook(name: str, sizes: list[int], losses: dict[tuple[str, int], list[tuple[float, ...] | None]]) -> Outlook:
     """What the last increase brought, and what the next one should."""
-    if len(steps) < 2:
+    if len(sizes) < 2:
         return Outlook(name, math.nan, math.nan, math.nan, "unclear")
-    pairs = zip(losses[name, steps[-2]], losses[name, steps[-1]], strict=True)
+    pairs = zip(losses[name, sizes[-2]], losses[name, sizes[-1]], strict=True)
     both = [(before[0], after[0]) for before, after in pairs if before is not None and after is not None]
     falls = np.array([before - after for before, after in both if math.isfinite(before) and math.isfinite(after)])
     if not len(falls):
@@ -372,14 +369,14 @@ def _outlook(name: str, steps: list[int], losses: dict[tuple[str, int], list[tup
     mean = float(falls.mean())
     error = float(falls.std(ddof=1) / math.sqrt(len(falls))) if len(falls) > 1 else math.nan
     # With excess c / n: from n0 to n1 = r n0 it falls by c (r - 1) / n1, from n1 to r n1 by a factor r less.
-    coming = max(mean, 0.0) * steps[-2] / steps[-1]
+    coming = max(mean, 0.0) * sizes[-2] / sizes[-1]
     matters = WORTHWHILE * max(after for _, after in both)
-    at_most = (mean + 2 * error) * steps[-2] / steps[-1]
+    at_most = (mean + 2 * error) * sizes[-2] / sizes[-1]
     if mean > 2 * error and coming > matters:
         verdict = "yes"
     else:
         verdict = "no" if at_most <= matters else "unclear"
-    return Outlook(name, mean, error, coming, verdict, (steps[-2], steps[-1]))
+    return Outlook(name, mean, error, coming, verdict, (sizes[-2], sizes[-1]))
 
 
 def _missing(value: Any) -> bool:

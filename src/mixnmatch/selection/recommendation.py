@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.steps import Progress, Steps
 from mixnmatch._engine.tabular import Cells, Record, Tabular
 from mixnmatch._engine.text import significant
 from mixnmatch.evaluation.result import CalibrationError, p_text
@@ -33,8 +34,6 @@ RICH_SAMPLES = 2500
 RICH_SAMPLES_A_CLASS = 12
 # The learning curve of a recommendation only compares half of the samples with all of them.
 REPETITIONS, REPETITIONS_OF_AUTO = 5, 3
-
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -203,8 +202,8 @@ def recommend(
         if methods is None
         else dict(build_methods(methods, source))
     )
-    steps = _Steps(progress, len(maps) + 2)
-    steps.now("calibration error")
+    steps = Steps(len(maps) + 2, progress)
+    steps.begin("calibration error")
     error = calibration_error(source, interval=True, random_state=random_state)
     complexity = _complexity(source.n_classes, model_size, error)
     rich = _rich(source)
@@ -216,10 +215,10 @@ def recommend(
         evaluation=held_out,
         cv=cv,
         random_state=random_state,
-        progress=None if progress is None else lambda done, _total, name: steps.now(name),
+        progress=None if progress is None else lambda done, _total, name: steps.begin(name),
     )
     verdict = decide(evidence, preserve_accuracy=preserve_accuracy)
-    steps.now("learning curve")
+    steps.begin("learning curve")
     curve = _curve(source, maps, verdict.method, held_out, random_state)
     verdict = verdict.with_outlook(curve).with_warnings(_warnings(error, evidence, verdict, complexity))
     return Recommendation(
@@ -239,18 +238,6 @@ def recommend(
         evidence=evidence,
         curve=curve,
     )
-
-
-class _Steps:
-    """Counts steps for a progress display."""
-
-    def __init__(self, progress: Progress | None, total: int):
-        self._progress, self._total, self._done = progress, total, 0
-
-    def now(self, name: str) -> None:
-        if self._progress is not None:
-            self._progress(min(self._done, self._total), self._total, name)
-        self._done += 1
 
 
 def _methods(source: Rows, preserve_accuracy: bool, cv: int, seed: int) -> dict[str, Any]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.steps import Progress as Progress
+from mixnmatch._engine.steps import Steps as Steps
 from mixnmatch.selection.candidates import Candidate
 from mixnmatch.selection.crossfit import CrossFitter, HeldOut, cached
 from mixnmatch.selection.stacking import Array, Difference
 
-Progress = Callable[[int, int, str], None]
 # After the first fold a candidate is dropped whose loss is above the least one by more than so many standard errors,
 # if the fold has at least so many samples.
 BEHIND, SAMPLES_TO_RACE = 3.0, 500
@@ -37,21 +38,6 @@ class Clock:
     def allows(self, seconds: float) -> bool:
         """Whether so many more seconds are left."""
         return self.budget is None or self.seconds + seconds <= self.budget
-
-
-@dataclass
-class Steps:
-    """Counts steps and reports them."""
-
-    total: int
-    report: Progress | None
-    done: int = 0
-
-    def __call__(self, what: str, count: int = 1) -> None:
-        """Note that some steps are done, the last of which was ``what``."""
-        self.done += count
-        if self.report is not None:
-            self.report(min(self.done, self.total), self.total, what)
 
 
 class Trial:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from mixnmatch.experiments.reproduce.run import Failures, Plan, Progress, collect, run
+from mixnmatch._engine.steps import Progress
+from mixnmatch.experiments.reproduce.run import Failures, Plan, collect, run
 from mixnmatch.experiments.reproduce.study import run_study, study_blocks
 from mixnmatch.experiments.reproduce.write import write_all
 from mixnmatch.io import FileError

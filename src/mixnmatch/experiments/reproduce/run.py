@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from mixnmatch._engine.steps import Progress
 from mixnmatch.experiments.reproduce.loading import load
 from mixnmatch.experiments.reproduce.manifest import Entry
 from mixnmatch.experiments.reproduce.methods import LEARNING, METHODS, method
@@ -44,7 +45,6 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
 }
 # Splits of a row that are done before the next row has its turn.
 AT_A_TIME: Final = 5
-Progress = Callable[[int, int, str], None]
 Record = dict[str, Any]
 # The message of the first failure, for each row and method.
 Failures = dict[tuple[str, str], str]
