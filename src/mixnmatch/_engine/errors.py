@@ -16,6 +16,7 @@ PYTHON = {
     "classes": "classes=[...]",
     "columns": "columns=[...]",
     "columns_option": "columns",
+    "declare_logits": "pass logits=True",
     "force": "force=True",
     "importance": 'weights="importance"',
     "label_column": "label_column=...",

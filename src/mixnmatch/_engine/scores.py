@@ -337,7 +337,7 @@ def _check_probabilities(block: NDArray[Any], tolerance: float) -> Found:
         return _first_improper(block, row_sums(block), tolerance)
 
 
-_LOGITS = "if these are logits, pass {logits}"
+_LOGITS = "if these are logits, {declare_logits}"
 
 
 def _first_improper(block: NDArray[Any], sums: NDArray[Any], tolerance: float) -> tuple[int, str, str]:

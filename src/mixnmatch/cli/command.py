@@ -32,6 +32,7 @@ COMMAND_LINE = {
     "labels": "--labels LABELS.npy",
     "list_methods": "mixnmatch fit --list-methods lists them",
     "labels_option": "--labels",
+    "declare_logits": "pass --logits",
     "logits": "--logits",
     "probs": "--probs",
     "sample_weight": "the weight",

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from mixnmatch._engine.errors import PYTHON
 from mixnmatch.cli.command import COMMAND_LINE, Command, print_json
 from mixnmatch.cli.options import (
     FILE,
@@ -84,4 +83,5 @@ def command(
     if as_json:
         print_json({"file": str(scores), **result.to_dict()})
     else:
-        echo(f"{about(table)}\n\n{str(result).replace(PYTHON['all'], COMMAND_LINE['all'])}")
+        text = result.text(COMMAND_LINE) if isinstance(result, selection.Comparison) else str(result)
+        echo(f"{about(table)}\n\n{text}")

@@ -61,10 +61,8 @@ def read_checked(
             weights=reading.weighting,
         )  # fmt: skip
     except InputError as error:
-        template = error.template
-        if tells_kind:
-            template = template.replace("pass {logits}", "call the array 'logits'")
-        raise FileError(path, template, **error.fields) from None
+        declare = {"declare_logits": "call the array 'logits'"} if tells_kind else {}
+        raise FileError(path, error.template, **error.fields | declare) from None
     except (ValueError, TypeError) as error:
         raise FileError(path, "{why}", why=str(error)) from None
     return replace(table, rows=rows)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from mixnmatch._engine.errors import PYTHON
 from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch._engine.tabular import Cells, Record, Tabular, interval_columns
 from mixnmatch.evaluation._means import MeanEstimate
@@ -188,12 +190,16 @@ class Comparison(Tabular):
         return ComparisonDisplay(self).plot(ax)
 
     def __str__(self) -> str:
-        lines = self.table_lines()
+        return self.text()
+
+    def text(self, options: Mapping[str, str] = PYTHON) -> str:
+        """The results and the verdict; ``options`` says what options are called on the surface that prints them."""
+        lines = self.table_lines(options)
         if self.losses is None:
             return "\n".join([*lines, *(f"{result.name} failed: {result.failure}" for result in self.failed)])
         return "\n".join([*lines, "", *(line for text in str(self.verdict).splitlines() for line in wrapped(text))])
 
-    def table_lines(self) -> list[str]:
+    def table_lines(self, options: Mapping[str, str] = PYTHON) -> list[str]:
         """The results as lines of text, without the verdict."""
         score = SCORES[self.scoring]
         good = [result for result in self.results if result.failure is None]
@@ -206,7 +212,7 @@ class Comparison(Tabular):
         if not all(result.accuracy_preserving for result in good):
             lines.append("*: the method may change the predicted class")
         if self.left_out:
-            lines += wrapped(f'Not compared: {", ".join(self.left_out)}; methods="all" compares them too.')
+            lines += wrapped(f"Not compared: {', '.join(self.left_out)}; {options['all']} compares them too.")
         return lines
 
     @property
