@@ -9,7 +9,8 @@ import argparse
 import sys
 import time
 
-from mixnmatch.experiments.synthetic import format_table, run_synthetic
+from mixnmatch.experiments.synthetic import Row, run_synthetic
+from mixnmatch.selection.text_table import table
 
 
 def main() -> None:
@@ -25,8 +26,12 @@ def main() -> None:
 
     tables = run_synthetic(options.folder, repetitions=options.repetitions, n_jobs=options.jobs, progress=progress)
     for name, rows in tables.items():
-        print(f"\n{name}\n{format_table(rows)}")
+        print(f"\n{name}\n{table([list(rows[0]), *map(cells, rows)], left=0) if rows else '(none)'}")
     print(f"\n{time.perf_counter() - start:.0f} s")
+
+
+def cells(row: Row) -> list[str]:
+    return [f"{value:.4f}" if isinstance(value, float) else str(value) for value in row.values()]
 
 
 if __name__ == "__main__":

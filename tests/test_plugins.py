@@ -173,3 +173,10 @@ def test_an_estimator_has_intervals_notions_and_the_command_line(problem, tmp_pa
     done = CliRunner().invoke(cli, ["evaluate", str(tmp_path / "scores.npz"), "--estimator", "mean-gap"])
     assert done.exit_code == 0, done.output
     assert "mean-gap" in done.output
+
+
+def test_a_built_in_estimator_is_a_module_and_one_line(problem, monkeypatch):
+    p, y = problem
+    monkeypatch.setitem(ESTIMATORS, "from-its-module", f"{__name__}:MeanGap")
+    error = mm.calibration_error(p, y, estimator="from-its-module")
+    assert float(error) == float(mm.calibration_error(p, y, estimator="mean-gap"))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache, partial
 from importlib.metadata import entry_points
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -188,7 +189,8 @@ class KernelCalibration(Estimator):
         return skce.block_skce(p, labels, block_size=self.block_size, bandwidth=self.bandwidth, kernel=self.kernel)
 
 
-ESTIMATORS: Final[dict[str, Callable[..., Estimator]]] = {
+# Names and what makes an estimator: a class, a callable, or where such a thing is, as "mixnmatch.evaluation.x:Class".
+ESTIMATORS: Final[dict[str, Callable[..., Estimator] | str]] = {
     "kde": KernelDensity,
     "kde-residual": ResidualKernel,
     "kde-residual-debiased": partial(ResidualKernel, debiased=True),
@@ -229,7 +231,7 @@ def _load_entry_points() -> None:
 def estimators() -> dict[str, Callable[..., Estimator]]:
     """All estimators by name, those of other packages included."""
     _load_entry_points()
-    return ESTIMATORS
+    return {name: resolve_name(made) if isinstance(made, str) else made for name, made in ESTIMATORS.items()}
 
 
 def estimator(name: str | Estimator, **options: Any) -> Estimator:

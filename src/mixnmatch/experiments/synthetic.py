@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch.evaluation._binning import Floats, bin_samples
-from mixnmatch.evaluation.estimators import ESTIMATORS, Estimator, GridEstimator, KernelDensity, ResidualKernel
+from mixnmatch.evaluation.estimators import Estimator, GridEstimator, Histogram, KernelDensity, ResidualKernel
 from mixnmatch.evaluation.inference import agreeing_interval, calibration_test, error_interval
 from mixnmatch.evaluation.notion import Outcomes
 
@@ -43,14 +43,14 @@ def contestants(norm: int = 1) -> dict[str, Estimator]:
     """The estimators that are compared, by their names in tables."""
     chosen: dict[str, Estimator] = {
         PAPER_KDE: KernelDensity(),
-        EQUAL_WIDTH: ESTIMATORS["histogram"](),
-        EQUAL_MASS: ESTIMATORS["histogram"](bins="sturges", binning="equal-mass"),
+        EQUAL_WIDTH: Histogram(),
+        EQUAL_MASS: Histogram(bins="sturges", binning="equal-mass"),
         PLAIN: ResidualKernel(),
         CORRECTED: ResidualKernel(debiased=True),
     }
     if norm == 2:
-        chosen[EQUAL_WIDTH + ", debiased"] = ESTIMATORS["histogram-debiased"]()
-        chosen[EQUAL_MASS + ", debiased"] = ESTIMATORS["histogram-debiased"](bins="sturges", binning="equal-mass")
+        chosen[EQUAL_WIDTH + ", debiased"] = Histogram(debiased=True)
+        chosen[EQUAL_MASS + ", debiased"] = Histogram(bins="sturges", binning="equal-mass", debiased=True)
     return chosen
 
 
@@ -322,21 +322,6 @@ def run_synthetic(
 
         draw_figures(folder, cells, tables["coverage"])
     return tables
-
-
-def format_table(rows: Iterable[Row], digits: int = 4) -> str:
-    """Rows as an aligned text table."""
-    listed = [
-        {key: f"{value:.{digits}f}" if isinstance(value, float) else str(value) for key, value in row.items()}
-        for row in rows
-    ]
-    if not listed:
-        return "(none)"
-    keys = list(listed[0])
-    widths = {key: max(len(key), *(len(row[key]) for row in listed)) for key in keys}
-    lines = ["  ".join(key.rjust(widths[key]) for key in keys)]
-    lines += ["  ".join(row[key].rjust(widths[key]) for key in keys) for row in listed]
-    return "\n".join(lines)
 
 
 def _write(folder: Path, name: str, rows: list[Row]) -> None:
