@@ -27,11 +27,6 @@ class Lift(mm.maps.BinaryMap):
 
     ratio_: NDArray[np.float64]
 
-    def __init__(self, *, logits=False, classes=None, weights="frequency"):
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
-
     def _fit_columns(self, columns):
         return {"ratio_": (columns.positive_weights() + 1) / (columns.total(_sums) + 1)}
 

@@ -78,10 +78,6 @@ class CalibrationMap(FittedMethods, Parameters):
     # Bytes of scores in such a block: applying a map writes less beside it than learning does.
     _block_bytes: ClassVar[dict[str, int]] = APPLIED_BYTES
 
-    logits: bool
-    classes: Any
-    weights: str
-
     classes_: NDArray[Any]
     n_classes_: int
     total_weight_: float
@@ -91,6 +87,11 @@ class CalibrationMap(FittedMethods, Parameters):
     metadata_: dict[str, Any]
     # What `fit` keeps of the calibration set; parts of other maps, and maps in older files, have none.
     summary_: CalibrationSummary
+
+    def __init__(self, *, logits: bool = False, classes: Any = None, weights: str = "frequency"):
+        self.logits = logits
+        self.classes = classes
+        self.weights = weights
 
     def fit(self, scores: Any, y: Any = None, sample_weight: Any = None, *, positive: Any = None) -> Self:
         """Learn the map from a calibration set.

@@ -61,9 +61,7 @@ class HistogramBinning(PiecewiseMap):
         self.bins = bins
         self.strategy = strategy
         self.smoothing = smoothing
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
+        super().__init__(logits=logits, classes=classes, weights=weights)
 
     def _check_params(self) -> None:
         super()._check_params()
@@ -151,9 +149,7 @@ class BayesianBinning(PiecewiseMap):
         self.range_factor = range_factor
         self.prior_weight = prior_weight
         self.smoothing = smoothing
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
+        super().__init__(logits=logits, classes=classes, weights=weights)
 
     def _check_params(self) -> None:
         super()._check_params()

@@ -39,9 +39,7 @@ class _Shared(CalibrationMap):
     ):
         self.map = map
         self.smoothing = smoothing
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
+        super().__init__(logits=logits, classes=classes, weights=weights)
 
     def _check_params(self) -> None:
         check_smoothing(self.smoothing)

@@ -155,9 +155,7 @@ class ContextualOrderPreserving(CalibrationMap):
         weights: str = "frequency",
     ):
         self.penalty = penalty
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
+        super().__init__(logits=logits, classes=classes, weights=weights)
 
     def _check_params(self) -> None:
         check_penalty(self.penalty)

@@ -108,9 +108,7 @@ class Ensemble(CalibrationMap):
         self.free = free
         self.fixed = fixed
         self.loss = loss
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
+        super().__init__(logits=logits, classes=classes, weights=weights)
 
     def _check_params(self) -> None:
         check_loss(self.loss)

@@ -78,9 +78,7 @@ class External(CalibrationMap):
 
     def __init__(self, estimator: Any, *, logits: bool = False, classes: Any = None, weights: str = "frequency"):
         self.estimator = estimator
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
+        super().__init__(logits=logits, classes=classes, weights=weights)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         refuse_dask(source, f"{self.estimator!r} is fitted on all rows at once")

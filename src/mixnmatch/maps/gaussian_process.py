@@ -150,9 +150,7 @@ class GaussianProcessCalibration(CalibrationMap):
 
     def __init__(self, *, n_inducing: int = 16, logits: bool = False, classes: Any = None, weights: str = "frequency"):
         self.n_inducing = n_inducing
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
+        super().__init__(logits=logits, classes=classes, weights=weights)
 
     def _check_params(self) -> None:
         if not (isinstance(self.n_inducing, (int, np.integer)) and 4 <= self.n_inducing <= 64):

@@ -89,9 +89,7 @@ class Isotonic(PiecewiseMap):
         self.shape = shape
         self.strict = strict
         self.smoothing = smoothing
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
+        super().__init__(logits=logits, classes=classes, weights=weights)
 
     @property
     def strictly_increasing(self) -> bool:  # type: ignore[override]

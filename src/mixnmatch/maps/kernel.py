@@ -73,9 +73,7 @@ class KernelCalibration(OddsCurveMap):
     ):
         self.bandwidth = bandwidth
         self.monotone = monotone
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
+        super().__init__(logits=logits, classes=classes, weights=weights)
 
     def _check_params(self) -> None:
         bandwidth: Any = self.bandwidth

@@ -52,9 +52,7 @@ class LogisticMap(BinaryMap):
     ):
         self.loss = loss
         self.smoothing = smoothing
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
+        super().__init__(logits=logits, classes=classes, weights=weights)
 
     def _check_params(self) -> None:
         check_loss(self.loss)

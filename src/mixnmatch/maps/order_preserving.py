@@ -133,9 +133,7 @@ class IntraOrderPreserving(CalibrationMap):
         self.loss = loss
         self.n_knots = n_knots
         self.ridge = ridge
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
+        super().__init__(logits=logits, classes=classes, weights=weights)
 
     def _check_params(self) -> None:
         check_loss(self.loss)

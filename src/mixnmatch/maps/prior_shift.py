@@ -76,9 +76,7 @@ class PriorShift(CalibrationMap):
 
     def __init__(self, ratios: Any = None, *, logits: bool = False, classes: Any = None, weights: str = "frequency"):
         self.ratios = ratios
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
+        super().__init__(logits=logits, classes=classes, weights=weights)
 
     @classmethod
     def after(cls, before: CalibrationMap, ratios: Array) -> Self:

@@ -35,9 +35,7 @@ class SharedFunction(CalibrationMap):
 
     def __init__(self, g: Any, *, logits: bool = False, classes: Any = None, weights: str = "frequency"):
         self.g = g
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
+        super().__init__(logits=logits, classes=classes, weights=weights)
 
     def _check_params(self) -> None:
         if not callable(self.g):

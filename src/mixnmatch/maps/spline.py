@@ -85,9 +85,7 @@ class SplineCalibration(OddsCurveMap):
         self.knots = knots
         self.penalty = penalty
         self.monotone = monotone
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
+        super().__init__(logits=logits, classes=classes, weights=weights)
 
     def _check_params(self) -> None:
         if self.penalty != "average":

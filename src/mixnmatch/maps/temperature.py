@@ -89,9 +89,7 @@ class TemperatureScaling(CalibrationMap):
 
     def __init__(self, *, loss: str = "nll", logits: bool = False, classes: Any = None, weights: str = "frequency"):
         self.loss = loss
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
+        super().__init__(logits=logits, classes=classes, weights=weights)
 
     @property
     def temperature_(self) -> float:

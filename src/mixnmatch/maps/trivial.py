@@ -31,11 +31,6 @@ class Identity(CalibrationMap):
     injective = True
     _follows_base_rate = False
 
-    def __init__(self, *, logits: bool = False, classes: Any = None, weights: str = "frequency"):
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
-
     def _fit(self, source: Rows) -> dict[str, Any]:
         return {}
 
@@ -65,11 +60,6 @@ class Uniform(CalibrationMap):
     _fitted_by_blas = False
 
     _follows_base_rate = False
-
-    def __init__(self, *, logits: bool = False, classes: Any = None, weights: str = "frequency"):
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         return {}

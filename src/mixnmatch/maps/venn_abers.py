@@ -81,9 +81,7 @@ class VennAbers(PiecewiseMap):
         self.cv = cv
         self.random_state = random_state
         self.smoothing = smoothing
-        self.logits = logits
-        self.classes = classes
-        self.weights = weights
+        super().__init__(logits=logits, classes=classes, weights=weights)
 
     def _check_params(self) -> None:
         super()._check_params()
