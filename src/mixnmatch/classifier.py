@@ -127,10 +127,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         there = np.ones(len(labels), dtype=bool) if sample_weight is None else sample_weight > 0
         seen = np.unique(labels[there])
         if len(seen) < 2:
-            found = "there are no samples of positive weight"
+            problem = "there are no samples of positive weight"
             if len(seen):
-                found = f"all samples are of one class, {seen.tolist()[0]!r}"
-            msg = f"{found}; a classifier can only be calibrated with samples of two classes or more"
+                problem = f"all samples are of one class, {seen.tolist()[0]!r}"
+            msg = f"{problem}; a classifier can only be calibrated with samples of two classes or more"
             raise ValueError(msg)
         frozen = isinstance(estimator, FrozenEstimator)
         classes = np.asarray(estimator.classes_) if frozen else seen
@@ -199,16 +199,16 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         done = Parallel(n_jobs=self.n_jobs)(
             delayed(_fit_and_score)(clone(estimator), data, train, test, for_fit, self.scores) for train, test in parts
         )
-        fitted, found = [each for each, _ in done], [scores for _, scores in done[: len(splits)]]
+        fitted, held_out = [each for each, _ in done], [scores for _, scores in done[: len(splits)]]
         if self.ensemble:
             return [
                 (each, self._fit_map(scores, logits, data, test))
-                for each, (scores, logits), (_, test) in zip(fitted, found, splits, strict=True)
+                for each, (scores, logits), (_, test) in zip(fitted, held_out, splits, strict=True)
             ]
-        if len({logits for _, logits in found}) > 1:  # some folds miss a class: all of them as probabilities
-            found = [(softmax(scores) if logits else scores, False) for scores, logits in found]
+        if len({logits for _, logits in held_out}) > 1:  # some folds miss a class: all of them as probabilities
+            held_out = [(softmax(scores) if logits else scores, False) for scores, logits in held_out]
         rows = np.concatenate([test for _, test in splits])
-        chosen = self._fit_map(np.concatenate([part for part, _ in found]), found[0][1], data, rows)
+        chosen = self._fit_map(np.concatenate([part for part, _ in held_out]), held_out[0][1], data, rows)
         return [(fitted[-1], chosen)]
 
     def _score_method(self, fitted: Any) -> str:
@@ -217,9 +217,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     def _fit_map(self, scores: NDArray[Any], logits: bool, data: _Data, rows: NDArray[np.intp]) -> CalibrationMap:
         names = class_names(data.classes)
         wanted = default_method(len(names)) if self.map is None else self.map
-        made = calibrator(wanted) if isinstance(wanted, str) else calibration_map(wanted)
+        map_ = calibrator(wanted) if isinstance(wanted, str) else calibration_map(wanted)
         weight = None if data.weight is None else data.weight[rows]
-        return made.for_input(logits=logits, classes=names).fit(scores, names[data.codes[rows]], weight)
+        return map_.for_input(logits=logits, classes=names).fit(scores, names[data.codes[rows]], weight)
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """Calibrated probabilities, with the columns of ``classes_``."""
