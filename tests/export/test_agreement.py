@@ -12,6 +12,9 @@ from tests.export.problems import CASES, NAMES, all_rows, awkward, calibration_s
 from tests.export.runtimes import INSTALLED, RUNTIMES, Interpreter, assert_same, ran
 
 NEAR = 1e-6  # rows with a score so near to a knot are exempt in single precision
+# Most of these rows are the calibration set: its scores are knots of Venn-Abers prediction, many of its quantiles knots
+# of the kernel map.
+MOST_EXEMPT = {"venn-abers": 0.5, "kernel": 0.3}
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -31,7 +34,7 @@ def test_single_precision_away_from_knots(name, n_classes, logits, runtime, reco
     given = isinstance(fitted, mm.Pooled | mm.OneVsAll) and not logits
     exempt = np.zeros(len(scores), bool) if given else exact.nearest <= NEAR
     record_property("exempt rows", int(exempt.sum()))
-    assert exempt.sum() < 0.5 * len(scores)
+    assert exempt.mean() < MOST_EXEMPT.get(name, 0.2)
     assert_same(ran(runtime, fitted, scores, "single"), fitted, scores, exempt)
 
 
