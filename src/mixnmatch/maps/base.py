@@ -20,7 +20,7 @@ from mixnmatch._engine.passes import asked_backend, asked_block_bytes, row_range
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number, read_scores, shape_scores
 from mixnmatch._engine.shared import single_threaded_blas
-from mixnmatch.maps._base_rate import warn_of_base_rate, warn_of_one_class
+from mixnmatch.maps._base_rate import warn_of_base_rate, warn_of_one_class, warn_of_reversed_scores
 from mixnmatch.maps.fitted_methods import FittedMethods
 from mixnmatch.maps.parameters import Parameters, check_is_fitted, clone
 from mixnmatch.maps.summary import CalibrationSummary, summarise
@@ -110,16 +110,18 @@ class CalibrationMap(FittedMethods, Parameters):
         Warns
         -----
         CalibrationWarning
-            If all labels are of one class, or if the calibrated probabilities miss the class frequencies by more than
-            chance.
+            If all labels are of one class, if scores of two classes rank the samples in reverse, or if the calibrated
+            probabilities miss the class frequencies by more than chance.
         """
         if isinstance(scores, Rows):
             self._check_form(scores)
         given = door.labelled(door.rows(scores, y, sample_weight, positive=positive, **self._input_settings()))
         self._fit_source(given)
         self._with_fitted({"summary_": summarise(self, given)})
-        if not warn_of_one_class(self, given) and self._follows_base_rate:
-            warn_of_base_rate(self, given)
+        if not warn_of_one_class(self, given):
+            warn_of_reversed_scores(given)
+            if self._follows_base_rate:
+                warn_of_base_rate(self, given)
         return self
 
     def fit_batches(self, batches: Iterable[Any], *, directory: str | PathLike[str] | None = None) -> Self:
