@@ -60,3 +60,12 @@ def test_monitor_and_adapt_one_column(tables, run):
     assert "No alarm" in run("monitor", "map.json", "one.csv", "--state", "state.json").stdout
     adapted = parsed(run("adapt", "map.json", "--unlabelled", "bare.csv", "-o", "new.json", "--json"))
     assert adapted["now"][0] < 0.5
+
+
+def test_a_column_that_is_no_class_is_named(folder, run):
+    pd.DataFrame({"no": [0.7, 0.2], "yes": [0.3, 0.8], "age": [40, 50], "label": ["no", "yes"]}).to_csv(
+        "extra.csv", index=False
+    )
+    result = run("evaluate", "extra.csv")
+    assert result.exit_code == 1
+    assert "No label is called 'age': if such columns are not scores, name those that are: --columns" in result.stderr

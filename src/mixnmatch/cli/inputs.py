@@ -22,6 +22,7 @@ from mixnmatch.io.files import is_text, listed
 
 # Bytes of mapped scores that are calibrated at a time.
 MAPPED_BYTES = 1 << 24
+_UNUSED = ". No label is called {names}: if such columns are not scores, name those that are: {columns}"
 
 
 def read_checked(
@@ -63,12 +64,23 @@ def read_checked(
         )  # fmt: skip
     except InputError as error:
         template = error.template
+        unused = _columns_without_labels(table)
+        if unused and "{logits}" in template:
+            raise FileError(path, template + _UNUSED, names=listed(unused), **error.fields) from None
         if tells_kind:
             template = template.replace("pass {logits}", "call the array 'logits'")
         raise FileError(path, template, **error.fields) from None
     except (ValueError, TypeError) as error:
         raise FileError(path, "{why}", why=str(error)) from None
     return replace(table, rows=rows)
+
+
+def _columns_without_labels(table: ScoreTable) -> list[str]:
+    """Columns of scores that no label is called like; none if labels are numbers."""
+    if table.classes is None or table.labels is None or not is_text(table.classes):
+        return []
+    seen = set(table.labels.tolist())
+    return [str(name) for name in table.classes.tolist() if name not in seen]
 
 
 def find_scores_of(map_: Any) -> Callable[[Sequence[str]], Sequence[str]]:
