@@ -365,3 +365,28 @@ def test_a_map_for_logits_is_copied_for_probabilities(blobs):
     np.testing.assert_array_equal(model.predict_proba(X_test), plain.predict_proba(X_test))
     assert given.logits
     assert not hasattr(given, "classes_")
+
+
+def test_negative_weights_are_refused():
+    X, y = make_classification(100, random_state=0)
+    weight = np.ones(100)
+    weight[7] = -1
+    with pytest.raises(ValueError, match="sample_weight in row 7 is -1"):
+        CalibratedClassifier().fit(X, y, sample_weight=weight)
+
+
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_one_positive_does_not_stop_the_fit(ensemble):
+    rng = np.random.default_rng(0)
+    model = CalibratedClassifier(RandomForestClassifier(5, random_state=0), ensemble=ensemble)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        p = model.fit(rng.normal(size=(60, 3)), np.r_[1, np.zeros(59, int)]).predict_proba(rng.normal(size=(4, 3)))
+    assert p.shape == (4, 2)
+    assert np.isfinite(p).all()
+
+
+def test_prefit_says_what_replaced_it():
+    X, y = make_classification(60, random_state=0)
+    with pytest.raises(ValueError, match="FrozenEstimator"):
+        CalibratedClassifier(cv="prefit").fit(X, y)

@@ -72,7 +72,7 @@ def test_nothing_can_be_added_to_rows(three):
         calibration_error(given, y)
     with pytest.raises(ValueError, match="hold probabilities"):
         calibration_error(given, logits=True)
-    with pytest.raises(ValueError, match="make it with logits=False"):
+    with pytest.raises(ValueError, match="make the map with logits=False"):
         calibrator("ts", logits=True).fit(given)
     with pytest.raises(ValueError, match="labels are needed"):
         calibrator("ts").fit(rows(p))

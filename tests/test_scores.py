@@ -14,6 +14,7 @@ from mixnmatch._engine.weights import read_weight
         ([[0.5, 0.5], [0.5, np.inf]], "row 1 .* infinity"),
         ([[0.5, 0.5], [-0.1, 1.1]], "row 1 .* negative.*logits=True"),
         ([[0.5, 0.5], [0.6, 0.6]], "row 1 .* sums to 1.2.*logits=True"),
+        ([[30.0, 70.0], [5.0, 95.0]], "row 0 .* sums to 100.*divide them by 100"),
         ([0.2, 1.5], "row 1 .* not a probability.*logits=True"),
         ([[0.5], [0.5]], "1 column"),
         ([], "empty"),
@@ -103,13 +104,14 @@ def test_logits_and_unnormalised_scores_are_still_refused(scores):
 def test_probabilities_that_are_called_logits_give_a_warning(n_classes):
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(n_classes), size=50)
-    for scores in (p, p.astype(np.float32), p.round(3)):
+    for scores in (p, p.astype(np.float32), p.round(3), p[:, 1]):
         with pytest.warns(UserWarning, match="probably probabilities"):
             read_scores(scores, logits=True)
     read_scores(np.log(p), logits=True)
     read_scores(p - 0.1, logits=True)
     read_scores(p[:5], logits=True)  # too few rows to tell
-    read_scores(p[:, 1], logits=True)
+    read_scores(p[:5, 1], logits=True)
+    read_scores(p[:, 1] - 0.1, logits=True)
     read_scores(p, logits=True, order_only=True)
     mixed = np.concatenate([p, [[0.9] * n_classes]])
     read_scores(mixed, logits=True)

@@ -21,6 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from mixnmatch._engine.frames import both_columns
 from mixnmatch._estimators import class_names, codes_of, score_method, scores_of, softmax, weight_parameter
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
@@ -122,6 +123,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
             raise ValueError(msg)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X)
+            if (sample_weight < 0).any():
+                row = int(np.flatnonzero(sample_weight < 0)[0])
+                msg = f"sample_weight in row {row} is {sample_weight[row]:.6g}; weights must not be negative"
+                raise ValueError(msg)
         for_fit, for_split = self._routed(estimator, sample_weight, fit_params)
         # A sample of weight 0 is not there; it only keeps its place for splitters that name samples.
         there = np.ones(len(labels), dtype=bool) if sample_weight is None else sample_weight > 0
@@ -208,7 +213,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         if len({logits for _, logits in held_out}) > 1:  # some folds miss a class: all of them as probabilities
             held_out = [(softmax(scores) if logits else scores, False) for scores, logits in held_out]
         rows = np.concatenate([test for _, test in splits])
-        chosen = self._fit_map(np.concatenate([part for part, _ in held_out]), held_out[0][1], data, rows)
+        parts = [part for part, _ in held_out]
+        if len({part.ndim for part in parts}) > 1:  # a fold that misses one of two classes has two columns
+            parts = [both_columns(part, logits=False) if part.ndim == 1 else part for part in parts]
+        chosen = self._fit_map(np.concatenate(parts), held_out[0][1], data, rows)
         return [(fitted[-1], chosen)]
 
     def _score_method(self, fitted: Any) -> str:
@@ -322,7 +330,7 @@ def _scores(fitted: Any, X: Any, classes: NDArray[Any], method: str) -> tuple[ND
     if len(known) == len(classes):
         return scores, logits
     p = softmax(scores) if logits else scores
-    p = np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
+    p = both_columns(p, logits=False) if p.ndim == 1 else p
     spread = np.zeros((len(p), len(classes)))
     spread[:, codes_of(known, classes)] = p
     return spread, False
@@ -349,6 +357,9 @@ def _fit_and_score(
 
 
 def _splitter(cv: Any, codes: NDArray[np.intp]) -> Any:
+    if isinstance(cv, str) and cv == "prefit":
+        msg = 'there is no cv="prefit": pass a fitted classifier as sklearn.frozen.FrozenEstimator(classifier)'
+        raise ValueError(msg)
     if isinstance(cv, int | np.integer):
         if cv < 2:
             msg = f"cv must be at least 2, got {cv}"

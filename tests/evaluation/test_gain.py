@@ -60,7 +60,7 @@ def test_the_words_follow_the_map():
     assert collapsed.after == pytest.approx(0.75)
     assert calibration_gain(logits, after, y, logits=True).exact is None
     assert calibration_gain(logits, after, y, logits=True, injective=True).exact is True
-    with pytest.raises(ValueError, match="disagree"):
+    with pytest.raises(ValueError, match="but the map takes logits"):
         calibration_gain(softmax(logits), fitted, y)
 
 

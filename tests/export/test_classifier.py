@@ -1,6 +1,7 @@
 """Calibrated classifiers as one file from features to probabilities."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
@@ -45,6 +46,14 @@ def test_file_gives_what_the_classifier_gives(tmp_path, estimator, n_classes, en
     label, p = outputs(tmp_path / "model.onnx", X)
     np.testing.assert_allclose(p, model.predict_proba(X), atol=1e-6)
     assert (label == model.predict(X)).all()
+
+
+def test_labels_of_pandas_are_text(tmp_path):
+    X, y = problem(2)
+    labels = pd.Series(np.where(y == 1, "yes", "no"), dtype=object)
+    model = CalibratedClassifier(RandomForestClassifier(5, random_state=0), cv=3).fit(X, labels)
+    model.to_onnx(tmp_path / "model.onnx", X)
+    assert (outputs(tmp_path / "model.onnx", X)[0] == model.predict(X)).all()
 
 
 def test_frozen_classifier_whole_labels_and_a_map_with_steps(tmp_path):

@@ -65,3 +65,21 @@ def test_labels_of_one_class_never_fit_silently(name):
     logits, _ = make_problem(50, 3)
     with pytest.warns(CalibrationWarning, match="all labels are of class 1"):
         calibrator(name, logits=True).fit(logits, np.ones(50, dtype=int))
+
+
+@ALWAYS
+@pytest.mark.parametrize("name", ["beta-shrunk", "platt", "isotonic", "auto", "ts"])
+@pytest.mark.parametrize("logits", [False, True])
+def test_scores_of_the_other_class_are_noticed(name, logits):
+    p, y = undersampled(3000)
+    scores = np.log((1 - p) / p) if logits else 1 - p
+    with pytest.warns(CalibrationWarning, match=r"lower for samples of that class .* probably those of class 0"):
+        calibrator(name, logits=logits).fit(scores, y)
+
+
+def test_scores_without_information_do_not_look_reversed():
+    rng = np.random.default_rng(0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "scores of class")
+        for _ in range(200):
+            calibrator("identity").fit(rng.random(60).round(1), rng.integers(0, 2, 60))

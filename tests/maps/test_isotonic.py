@@ -187,3 +187,14 @@ def test_compiled_kernels_give_the_same_function_of_logits(shape, kind, weighted
         p, labels = softmax(logits), np.eye(12)[y].ravel()
         distinct, expected = exact_pav(p.ravel(), labels, np.ones(p.size) if weight is None else np.repeat(weight, 12))
         np.testing.assert_allclose(made[1].functions()[0](distinct), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", ["step", "linear", "centred"])
+def test_nothing_is_known_below_all_scores(shape):
+    """Where no negative is below the first positive, the first value goes on to the left, as in scikit-learn."""
+    rng = np.random.default_rng(0)
+    s = rng.choice([0.02, 0.05, 0.1, 0.3], 5000, p=[0.6, 0.2, 0.15, 0.05])
+    fitted = Isotonic(shape=shape).fit(s, rng.random(5000) < s / 2)
+    below, at = fitted.predict_proba([0.019, 0.02])[:, 1]
+    assert below == pytest.approx(at)
+    assert at == pytest.approx(0.01, abs=0.003)

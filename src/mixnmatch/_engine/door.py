@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.dask import is_dask
 from mixnmatch._engine.frames import (
+    both_columns,
     check_aligned,
     classes_of,
     column_names,
@@ -82,6 +83,8 @@ def rows(
         scores = scores[:, 0] if scores.shape[1] == 1 else scores
         columns = None
     table = read_scores(scores, logits=logits)
+    if table.vector and classes is not None and isinstance(title, str) and title in classes.tolist():
+        positive = _same_class(positive, title)
     if classes is None and table.n_classes == 2 and y is not None and not is_dask(y):
         classes = _two_classes(as_labels(y, table.n_rows), positive, title if table.vector else None, table.vector)
     elif positive is not None:
@@ -111,20 +114,24 @@ def _refuse_masked_labels(table: Scores, labels: NDArray[np.intp]) -> None:
         raise ValueError(msg)
 
 
-def scores_like(scores: Any, *, classes: NDArray[Any], columns: NDArray[Any] | None) -> Any:
-    """Scores for a map fitted with these classes: the columns of a data frame are brought into their order.
+def scores_like(scores: Any, *, classes: NDArray[Any], columns: NDArray[Any] | None, logits: bool) -> Any:
+    """Scores for a map fitted with these classes: columns with names are brought into their order.
+
+    One column with the name of a class holds the scores of that class.
 
     Raises
     ------
     ValueError
         If the columns have other names than the map's classes.
     """
+    if is_series(scores):
+        return _of_class(scores, scores.name, classes, logits)
     if not is_frame(scores):
         return scores
     names = column_names(scores)
     values = frame_values(scores)
     if values.shape[1] == 1:
-        return values[:, 0]
+        return _of_class(values[:, 0], names and names[0], classes, logits)
     if names is None:
         return values
     for known in (classes, columns):
@@ -136,6 +143,18 @@ def scores_like(scores: Any, *, classes: NDArray[Any], columns: NDArray[Any] | N
     wanted = classes if columns is None else columns
     msg = f"scores have the columns {names!r:.200}, but the map was fitted with {wanted.tolist()!r:.200}"
     raise ValueError(msg)
+
+
+def _of_class(values: Any, name: Any, classes: NDArray[Any], logits: bool) -> Any:
+    """Scores of the class that a column is called like: a vector of the second class, or two columns in order.
+
+    A column of any other name holds the second class.
+    """
+    if not (isinstance(name, str) and len(classes) == 2 and classes.tolist()[0] == name):
+        return values
+    values = np.asarray(values)
+    values = values if values.dtype.kind == "f" else values.astype(np.float64)
+    return both_columns(values, logits=logits)[:, ::-1]
 
 
 def _title(scores: Any, columns: list[Any] | None) -> Any:
@@ -162,17 +181,27 @@ def _named_columns(scores: Any, columns: list[Any], y: Any, classes: Any) -> tup
     return values, columns, classes_of(columns, as_labels(y, len(values)))
 
 
+def _same_class(positive: Any, title: str) -> Any:
+    """The positive class, of which a column with the name of a class holds the scores."""
+    if positive is not None and positive != title:
+        msg = f"the column of scores is called {title!r}, which is one of the classes, but positive={positive!r}"
+        raise ValueError(msg)
+    return title
+
+
 def _two_classes(labels: NDArray[Any], positive: Any, title: Any, vector: bool) -> NDArray[Any] | None:
     """Names of two classes, the positive one second; None where labels are 0 and 1, or -1 and 1."""
     found = different(labels)
     text = is_text(labels)
-    if positive is None and vector and text and title in found.tolist():
-        positive = title
+    if vector and text and title in found.tolist():
+        positive = _same_class(positive, title)
     if positive is None:
         if vector and text:
+            rarer = min(found.tolist(), key=labels.tolist().count)
             msg = (
                 f"scores are a vector and labels are text, {found.tolist()!r:.100}: say which class the scores are "
-                f"about, for example positive={str(found[-1])!r}"
+                f"about, for example with mixnmatch.rows(scores, y, positive={str(rarer)!r}), which is passed in place "
+                "of scores and labels"
             )
             raise ValueError(msg)
         return None

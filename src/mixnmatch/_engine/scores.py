@@ -240,16 +240,17 @@ def _checked(table: Scores, name: str, first_row: int | str = 0) -> Scores:
 
 def _warn_of_probabilities(table: Scores) -> None:
     """Warn where scores that are said to be logits are probabilities by all appearance."""
-    if not table.small or table.vector or table.n_rows < ROWS_TO_COMPARE:
+    if not table.small or table.n_rows < ROWS_TO_COMPARE:
         return
     dask = is_dask(table.values)
     off = reduce_chunks(_off_simplex, [table.values], combine=max) if dask else _off_simplex(0, [table.values])
-    if off <= _rounding(table.n_classes):
+    if off <= (0.0 if table.vector else _rounding(table.n_classes)):
+        what = "lie in [0, 1]" if table.vector else "lie in [0, 1] and sum to 1"
         msg = (
-            "all rows of the scores lie in [0, 1] and sum to 1, so they are probably probabilities, but they are "
-            "read as logits; for probabilities pass {probs}"
+            "all rows of the scores {what}, so they are probably probabilities, but they are read as logits; for "
+            "probabilities pass {probs}"
         )
-        warnings.warn(InputWarning(msg), stacklevel=4)
+        warnings.warn(InputWarning(msg, what=what), stacklevel=4)
 
 
 def _rounding(n_classes: int) -> float:
@@ -260,6 +261,8 @@ def _rounding(n_classes: int) -> float:
 def _off_simplex(_start: int, chunks: list[NDArray[Any]]) -> float:
     """How far rows of numbers of at most 1 are from being probabilities."""
     furthest, values = 0.0, chunks[0]
+    if values.ndim == 1:
+        return float(max(0.0, -values.min()))
     for start, stop in row_ranges(len(values), 8 * values.shape[1]):
         block = values[start:stop]
         furthest = max(furthest, float(-block.min()), float(np.abs(block.sum(axis=1, dtype=np.float64) - 1).max()))
@@ -338,6 +341,7 @@ def _check_probabilities(block: NDArray[Any], tolerance: float) -> Found:
 
 
 _LOGITS = "if these are logits, {declare_logits}"
+_PERCENT = "if these are percentages, divide them by 100"
 
 
 def _first_improper(block: NDArray[Any], sums: NDArray[Any], tolerance: float) -> tuple[int, str, str]:
@@ -352,7 +356,8 @@ def _first_improper(block: NDArray[Any], sums: NDArray[Any], tolerance: float) -
         row = int(np.flatnonzero(block > 1)[0])
         return row, f"is {block[row]:.6g}, not a probability", _LOGITS
     row = int(np.flatnonzero(~(np.abs(sums - 1) <= tolerance))[0])
-    return row, f"sums to {sums[row]:.6g}, not to 1", _LOGITS
+    hint = _PERCENT if abs(sums[row] - 100) <= 100 * tolerance else _LOGITS
+    return row, f"sums to {sums[row]:.6g}, not to 1", hint
 
 
 def _first_not_finite(flat: NDArray[Any], bad: NDArray[np.bool_]) -> tuple[int, str, str]:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.errors import InputError
 from mixnmatch._engine.steps import Progress
+from mixnmatch._engine.frames import both_columns
 from mixnmatch._files import atomic_folder, atomic_write
-from mixnmatch.cli.inputs import aligned, find_scores_of
+from mixnmatch.cli.inputs import aligned, find_scores_of, order_for
 from mixnmatch.cli.options import Reading
 from mixnmatch.cli.streams import is_standard, standard_output
 from mixnmatch.io import FileError, Format, Request, ScoreTable, check_output, writable_endings, write_table
@@ -115,24 +116,25 @@ class Application:
         self.progress = progress
         self.done = 0
         self.rows: Any = kind.open_rows(scores, request)
+        self.width = self.rows.dataset.width if self.rows.lists else len(self.rows.columns.scores)
         self.order = self._order(map_file, reading.logits)
         self.names = names
 
     def _order(self, map_file: Path, logits: bool | None) -> NDArray[np.intp]:
-        """Scores of a row in the order of the map's classes."""
+        """Column of each of the map's classes; the one column of a vector is the second of two."""
         rows, said = self.rows, logits
         if said is None and rows.lists:
             said = rows.logits
-        width = rows.dataset.width if rows.lists else len(rows.columns.scores)
+        width = self.width
         if rows.class_names is not None and len(rows.class_names) != width:
             why = "there are {given} names of classes for {width} columns"
             raise FileError(self.path, why, given=len(rows.class_names), width=width)
-        places = np.zeros(1) if width == 1 else np.arange(width, dtype=np.float64)[None]
+        places = np.zeros(1) if width == 1 else np.zeros((1, width))
         columns = () if rows.lists else rows.columns.scores
         takes = self.map.takes_logits if said is None else said
         table = ScoreTable(self.path, places, takes, classes=rows.class_names, columns=columns)
-        table = aligned(table, self.map, map_file)
-        return np.zeros(1, np.intp) if width == 1 else table.scores[0].astype(np.intp)
+        order = order_for(table, self.map, map_file)
+        return np.arange(self.map.n_classes_) if order is None else np.array(order)
 
     def to(self, output: Path) -> int:
         """Write the table, in one move; returns the number of rows."""
@@ -164,8 +166,8 @@ class Application:
     def _new_names(self, rows: Any, *, lists: bool) -> list[str]:
         """Names of the columns that are added."""
         classes = [str(name) for name in self.map.classes_.tolist()]
-        if len(self.order) == 1:
-            classes = classes[1:]
+        if self.width == 1:
+            classes = [classes[self.order[1]]]
         if self.names is None:
             wanted = [CALIBRATED.rstrip("_")] if lists else [f"{CALIBRATED}{name}" for name in classes]
             return free_names(rows.names, wanted)
@@ -179,9 +181,11 @@ class Application:
         """Probabilities of a batch, a column for each class of the map."""
         scores = batch.scores
         try:
-            if scores.ndim == 1:
-                return np.asarray(self.map.predict_proba(scores)[:, 1:])
-            return np.asarray(self.map.predict_proba(np.ascontiguousarray(scores[:, self.order])))
+            if scores.ndim == 2:
+                return np.asarray(self.map.predict_proba(np.ascontiguousarray(scores[:, self.order])))
+            if self.order[1] == 0:  # the column holds the first class of the map
+                scores = both_columns(scores, logits=self.map.takes_logits)[:, self.order]
+            return np.asarray(self.map.predict_proba(scores)[:, self.order[1:]])
         except InputError as error:
             fields = dict(error.fields)
             place = str(fields.get("place", ""))

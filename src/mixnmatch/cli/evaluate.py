@@ -104,13 +104,13 @@ def command(
     """Measure, before and after."""
     from mixnmatch._engine.steps import listening
     from mixnmatch.cli.display import reporting
-    from mixnmatch.cli.inputs import aligned, load_map
+    from mixnmatch.cli.inputs import load_map, order_for
     from mixnmatch.evaluation._evaluate import evaluate
 
     map_ = None if map_file is None else load_map(map_file)
     table = reading.read(scores, like=map_)
     if map_ is not None and map_file is not None:
-        table = aligned(table, map_, map_file)
+        order_for(table, map_, map_file)  # or an error that names both files
     with reporting("Evaluating") as step, listening(step):
         evaluation = evaluate(
             table.checked,

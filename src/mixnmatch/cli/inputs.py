@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine import door
 from mixnmatch._engine.errors import InputError
+from mixnmatch._engine.frames import both_columns
 from mixnmatch._engine.rows import Rows
 from mixnmatch.cli.display import plural
 from mixnmatch.cli.options import Reading
@@ -21,6 +22,7 @@ from mixnmatch.io.files import is_text, listed
 
 # Bytes of mapped scores that are calibrated at a time.
 MAPPED_BYTES = 1 << 24
+_UNUSED = ". No label is called {names}: if such columns are not scores, name those that are: {columns}"
 
 
 def read_checked(
@@ -61,11 +63,21 @@ def read_checked(
             weights=reading.weighting,
         )  # fmt: skip
     except InputError as error:
+        unused = _columns_without_labels(table) if "{declare_logits}" in error.template else []
+        more = {"names": listed(unused)} if unused else {}
         declare = {"declare_logits": "call the array 'logits'"} if tells_kind else {}
-        raise FileError(path, error.template, **error.fields | declare) from None
+        raise FileError(path, error.template + (_UNUSED if unused else ""), **error.fields | declare | more) from None
     except (ValueError, TypeError) as error:
         raise FileError(path, "{why}", why=str(error)) from None
     return replace(table, rows=rows)
+
+
+def _columns_without_labels(table: ScoreTable) -> list[str]:
+    """Columns of scores that no label is called like; none if labels are numbers."""
+    if table.classes is None or table.labels is None or not is_text(table.classes):
+        return []
+    seen = set(table.labels.tolist())
+    return [str(name) for name in table.classes.tolist() if name not in seen]
 
 
 def find_scores_of(map_: Any) -> Callable[[Sequence[str]], Sequence[str]]:
@@ -129,21 +141,33 @@ def _row_wise(function: Callable[[NDArray[Any]], NDArray[Any]], scores: NDArray[
 
 
 def _in_order(table: ScoreTable, order: list[int]) -> ScoreTable:
-    """The table with its columns, and their names, in another order."""
-    assert table.classes is not None
-    scores = _row_wise(lambda rows: np.ascontiguousarray(rows[:, order]), table.scores)
-    rows = table.checked
-    labels = None if rows.labels is None else np.argsort(order)[rows.labels]
-    classes = table.classes[order]
-    names = None if rows.classes is None else rows.classes[order]
-    rows = replace(rows, scores=replace(rows.scores, values=scores), labels=labels, classes=names)
+    """The table with its columns, and their names, in another order; a vector becomes two columns."""
+    vector, logits = table.scores.ndim == 1, table.logits
+
+    def in_order(rows: NDArray[Any]) -> NDArray[Any]:
+        return np.ascontiguousarray((both_columns(rows, logits=logits) if vector else rows)[:, order])
+
+    scores = _row_wise(in_order, table.scores)
+    classes = None if table.classes is None else table.classes[order]
+    rows = table.rows
+    if rows is not None:
+        labels = None if rows.labels is None else np.argsort(order)[rows.labels]
+        names = None if rows.classes is None else rows.classes[order]
+        rows = replace(rows, scores=replace(rows.scores, values=scores), labels=labels, classes=names)
     return replace(table, scores=scores, classes=classes, rows=rows)
 
 
 def aligned(table: ScoreTable, map_: Any, map_path: Path) -> ScoreTable:
-    """The table with its columns in the order of the classes that a map was fitted with.
+    """The table with its columns in the order of the classes that a map was fitted with."""
+    order = order_for(table, map_, map_path)
+    return table if order is None else _in_order(table, order)
 
-    Where both have names for the classes, columns are matched by name; otherwise by position.
+
+def order_for(table: ScoreTable, map_: Any, map_path: Path) -> list[int] | None:
+    """Column of each class that a map was fitted with, or an error if the two do not fit; None for the same order.
+
+    Where both have names for the classes, columns are matched by name; otherwise by position. A single column holds
+    the class whose name it has.
     """
     if table.logits != map_.takes_logits:
         have, want = ("logits", "probabilities") if table.logits else ("probabilities", "logits")
@@ -153,14 +177,18 @@ def aligned(table: ScoreTable, map_: Any, map_path: Path) -> ScoreTable:
         why = "has scores of {found} classes, but {map} was fitted with {known}"
         raise FileError(table.path, why, found=table.n_classes, known=map_.n_classes_, map=map_path)
     known = [str(name) for name in map_.classes_.tolist()]
-    numbered = known == [str(index) for index in range(len(known))]
-    if numbered or table.classes is None or table.scores.ndim == 1:
-        return table
-    for names in (table.columns, tuple(str(name) for name in table.classes.tolist())):
-        if set(names) == set(known):
-            if list(names) == known:
-                return table
-            return _in_order(table, [names.index(name) for name in known])
+    if known == [str(index) for index in range(len(known))]:
+        return None
+    names = None if table.classes is None else tuple(str(name) for name in table.classes.tolist())
+    if table.scores.ndim == 1:
+        about = table.columns if names is None else names[1:]
+        return [1, 0] if about[:1] == (known[0],) else None
+    if names is None:
+        return None
+    for have in (table.columns, names):
+        if set(have) == set(known):
+            return None if list(have) == known else [have.index(name) for name in known]
+    assert table.classes is not None
     why = "its classes are {found}, but {map} was fitted with {known}"
     raise FileError(table.path, why, found=listed(table.classes.tolist()), known=listed(known), map=map_path)
 

@@ -40,6 +40,7 @@ from mixnmatch.evaluation.scores import (
 )
 from mixnmatch.evaluation.two_classes import MEASURES, binary_measures, block_log_odds
 from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.class_order import after_map
 
 __all__ = ["METRICS", "Evaluation", "evaluate"]
 
@@ -237,7 +238,7 @@ def evaluate(
     if asked.measures:
         refuse_dask(given, f"{asked.measures[0]} needs its samples in memory")
     read_clusters(given, None)  # checked as a whole; a subgroup may well lie in one cluster
-    tables = given if map is None else given.together(given.through(_checked_map(map, given)))
+    tables = given if map is None else given.together(after_map(given, map))
     injective = None if map is None else bool(map.injective)
     whole = _evaluate(tables, asked, injective)
     if given.groups is None:
@@ -431,11 +432,6 @@ def _rows_at(table: Rows, index: NDArray[np.intp]) -> Rows:
         table, scores=scores, labels=some(table.labels), weight=some(table.weight), groups=some(table.groups),
         clusters=some(table.clusters), companions=(), index=None,
     )  # fmt: skip
-
-
-def _checked_map(map_: CalibrationMap, given: Rows) -> CalibrationMap:
-    map_._check_form(given)
-    return map_
 
 
 def _root(variance: float) -> float:

@@ -17,6 +17,7 @@ from mixnmatch.evaluation._clusters import read_clusters
 from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.scores import brier_rows, means_over_rows
 from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.class_order import after_map
 
 Floats = NDArray[np.float64]
 
@@ -300,13 +301,12 @@ def gain_from(means: Floats, covariance: Floats, at: int, exact: bool | None, si
 def _after(source: Rows, before: Any, after: Any, injective: bool | None) -> tuple[Rows, bool | None]:
     """The rows after the map, and whether it is injective."""
     if isinstance(after, CalibrationMap):
-        if after.takes_logits != source.scores.logits:
-            msg = "the map and the scores disagree: one of them was given with logits=True, the other without"
-            raise ValueError(msg)
-        return source.through(after), bool(after.injective) if injective is None else injective
+        return after_map(source, after), bool(after.injective) if injective is None else injective
     if hasattr(after, "predict_proba"):  # a user's own map
         injective = getattr(after, "injective", None) if injective is None else injective
         after = after.predict_proba(before)
+    if not isinstance(after, Rows) and source.classes is not None:
+        after = door.scores_like(after, classes=source.classes, columns=source.columns, logits=False)
     table = after.scores if isinstance(after, Rows) else read_scores(after)
     if (table.n_rows, table.n_classes) != (source.n_rows, source.n_classes):
         msg = (

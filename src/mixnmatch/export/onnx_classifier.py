@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from mixnmatch._engine.labels import is_text
 from mixnmatch.export.graph import Graph
 from mixnmatch.export.onnx_file import IR_VERSION, OPSET, SCORE_TYPES, Emitter, probabilities_info
 from mixnmatch.maps.base import CalibrationMap
@@ -152,7 +153,7 @@ def _free(name: str, taken: set[str]) -> str:
 def _label(emitter: Emitter, classes: Any, label: str, probabilities: str) -> Any:
     """Add the most probable class, as ``predict`` gives it, and return its declaration."""
     names = np.asarray(classes)
-    text = names.dtype.kind in "US"
+    text = is_text(names)
     stored = emitter.store(names.astype(object) if text else names.astype(np.int64), "classes")
     winner = emitter.node("ArgMax", probabilities, axis=1, keepdims=0)
     emitter.nodes.append(helper.make_node("Gather", [stored, winner], [label], axis=0))

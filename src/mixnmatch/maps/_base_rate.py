@@ -1,4 +1,4 @@
-"""After a fit: do the calibrated probabilities have the class frequencies of the calibration set as their mean?"""
+"""After a fit: does the calibration set show that something is wrong with the scores, the labels or the map?"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
@@ -15,6 +16,9 @@ from mixnmatch.exceptions import CalibrationWarning
 LEVEL = 0.001
 # ... and if it is at least this share of the class frequency.
 SHARE = 0.2
+# Scores of two classes are compared on about so many rows, and are reversed if the area under the ROC curve is below a
+# half by so many standard errors.
+ROWS_TO_RANK, REVERSED = 20_000, 4.0
 
 
 def warn_of_one_class(fitted: Any, given: Rows) -> bool:
@@ -27,6 +31,34 @@ def warn_of_one_class(fitted: Any, given: Rows) -> bool:
     msg = f"all labels are of class {name!r}: nothing can be learned about the other classes"
     warnings.warn(msg, CalibrationWarning, stacklevel=3)
     return True
+
+
+def warn_of_reversed_scores(given: Rows) -> None:
+    """Warn if samples of the positive class have lower scores than the others: probably those of the other class."""
+    if given.n_classes != 2:
+        return
+    some = given.sampled(ROWS_TO_RANK).in_memory()
+    scores, positive = (np.concatenate(parts) for parts in zip(*some.map_blocks(_ranked_by), strict=True))
+    others, own = np.sort(scores[~positive]), scores[positive]
+    if not (len(others) and len(own)):
+        return
+    below = (np.searchsorted(others, own, side) for side in ("left", "right"))
+    area = float(np.mean(sum(below))) / (2 * len(others))
+    error = np.sqrt((len(scores) + 1) / (12 * len(own) * len(others)))  # if scores say nothing about the labels
+    if area < 0.5 - REVERSED * error:
+        assert given.classes is not None
+        other, name = given.classes.tolist()
+        msg = (
+            f"scores of class {name!r} are lower for samples of that class than for others (area under the ROC curve "
+            f"{area:.2f}): they are probably those of class {other!r}; check the order of the columns"
+        )
+        warnings.warn(msg, CalibrationWarning, stacklevel=3)
+
+
+def _ranked_by(block: Block) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """What samples are ranked by, and whether they are of the positive class."""
+    scores = block.values[:, 1] - block.values[:, 0] if block.form == "logits" else block.values[:, 1]
+    return scores, block.y == 1
 
 
 def warn_of_base_rate(fitted: Any, given: Rows) -> None:

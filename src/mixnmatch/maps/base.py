@@ -18,9 +18,9 @@ from mixnmatch._engine.dask import is_dask, map_chunks
 from mixnmatch._engine.kernels import choose_backend
 from mixnmatch._engine.passes import asked_backend, asked_block_bytes, row_ranges, run_blocks
 from mixnmatch._engine.rows import Rows
-from mixnmatch._engine.scores import check_n_classes, is_number, read_scores, shape_scores
+from mixnmatch._engine.scores import is_number, read_scores, shape_scores
 from mixnmatch._engine.shared import single_threaded_blas
-from mixnmatch.maps._base_rate import warn_of_base_rate, warn_of_one_class
+from mixnmatch.maps._base_rate import warn_of_base_rate, warn_of_one_class, warn_of_reversed_scores
 from mixnmatch.maps.fitted_methods import FittedMethods
 from mixnmatch.maps.parameters import Parameters, check_is_fitted, clone
 from mixnmatch.maps.summary import CalibrationSummary, summarise
@@ -111,16 +111,18 @@ class CalibrationMap(FittedMethods, Parameters):
         Warns
         -----
         CalibrationWarning
-            If all labels are of one class, or if the calibrated probabilities miss the class frequencies by more than
-            chance.
+            If all labels are of one class, if scores of two classes rank the samples in reverse, or if the calibrated
+            probabilities miss the class frequencies by more than chance.
         """
         if isinstance(scores, Rows):
             self._check_form(scores)
         given = door.labelled(door.rows(scores, y, sample_weight, positive=positive, **self._input_settings()))
         self._fit_source(given)
         self._with_fitted({"summary_": summarise(self, given)})
-        if not warn_of_one_class(self, given) and self._follows_base_rate:
-            warn_of_base_rate(self, given)
+        if not warn_of_one_class(self, given):
+            warn_of_reversed_scores(given)
+            if self._follows_base_rate:
+                warn_of_base_rate(self, given)
         return self
 
     def fit_batches(self, batches: Iterable[Any], *, directory: str | PathLike[str] | None = None) -> Self:
@@ -142,10 +144,10 @@ class CalibrationMap(FittedMethods, Parameters):
 
     def _check_form(self, given: Rows) -> None:
         if given.scores.logits != self.takes_logits:
-            other = "probabilities" if given.scores.logits else "logits"
+            wanted = "logits" if self.takes_logits else "probabilities"
             msg = (
-                f"these Rows hold {given.form}, but the map was made for {other}: "
-                f"make it with logits={given.scores.logits}"
+                f"the scores were given as {given.form}, but the map takes {wanted}: pass logits={self.takes_logits} "
+                f"with the scores, or make the map with logits={given.scores.logits}"
             )
             raise ValueError(msg)
 
@@ -263,12 +265,13 @@ class CalibrationMap(FittedMethods, Parameters):
     def _predict_proba(self, scores: Any, logits: bool) -> NDArray[Any]:
         settings: dict[str, Any] = {"logits": logits, "n_classes": self.n_classes_}
         if isinstance(scores, Rows):
-            self._check_form(scores)
-            check_n_classes(scores.n_classes, self.n_classes_)
+            from mixnmatch.maps.class_order import in_order_of
+
+            scores = in_order_of(self, scores)
             if not scores.on_dask:
                 return self._apply(scores)
             scores = scores.scores.values
-        scores = door.scores_like(scores, classes=self.classes_, columns=getattr(self, "columns_", None))
+        scores = self._scores_by_name(scores)
         if is_dask(scores):
             table = shape_scores(scores, may_be_empty=True, **settings)
             backend = choose_backend(asked_backend())
@@ -277,6 +280,11 @@ class CalibrationMap(FittedMethods, Parameters):
             )
             return lazy
         return self._apply(Rows(read_scores(scores, may_be_empty=True, **settings)))
+
+    def _scores_by_name(self, scores: Any) -> Any:
+        """Values of a data frame, or of a column with a name, in the order of the map's classes."""
+        known = {"classes": self.classes_, "columns": getattr(self, "columns_", None), "logits": self.takes_logits}
+        return door.scores_like(scores, **known)
 
     def _apply(self, source: Rows) -> NDArray[Any]:
         table = source.scores

@@ -244,9 +244,11 @@ def _function(positives: Positives, gaps: Gaps, shape: str, computed: bool) -> P
     fitted = isotonic_regression(positives.weight / weight, weights=weight)
     starts = fitted.blocks[:-1]
     value = np.minimum(fitted.x[starts], 1.0)
-    if shape == "step":
-        return Piecewise(positives.scores[starts], value, np.zeros(len(value)), 0.0)
     negatives_left = gaps.weight[0] > 0
+    if shape == "step":
+        # Below all scores of the calibration set nothing is known: the first value goes on.
+        left = 0.0 if negatives_left else float(value[0])
+        return Piecewise(positives.scores[starts], value, np.zeros(len(value)), left)
     if shape == "linear":
         ends = np.maximum.reduceat(np.maximum(gaps.largest[1:], positives.scores), starts)
         x = np.stack([positives.scores[starts], ends], axis=1).ravel()

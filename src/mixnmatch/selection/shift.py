@@ -16,6 +16,7 @@ from mixnmatch._engine.shared import single_threaded_blas
 from mixnmatch._engine.tabular import Record, Tabular, array_records
 from mixnmatch._engine.weights import read_weight
 from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.class_order import in_order_of
 from mixnmatch.maps.composition import Composition
 from mixnmatch.maps.prior_shift import PriorShift
 from mixnmatch.maps.summary import CalibrationSummary, summarise
@@ -311,23 +312,19 @@ def _calibration_rows(fitted: CalibrationMap, calibration: Any) -> Rows | None:
     if calibration is None:
         return None
     if isinstance(calibration, Rows):
-        return door.labelled(calibration)
+        return in_order_of(fitted, door.labelled(calibration))
     if not isinstance(calibration, tuple | list) or len(calibration) not in (2, 3):
         msg = "calibration must be a tuple (scores, y) or (scores, y, sample_weight)"
         raise ValueError(msg)
     settings = fitted._input_settings() | {"classes": fitted.classes_}
-    rows = door.labelled(door.rows(*calibration, **settings))
-    if rows.n_classes != fitted.n_classes_:
-        msg = f"the calibration set has {rows.n_classes} classes, but the map was fitted with {fitted.n_classes_}"
-        raise ValueError(msg)
-    return rows
+    return in_order_of(fitted, door.labelled(door.rows(*calibration, **settings)))
 
 
 def _unlabelled(fitted: CalibrationMap, scores: Any, sample_weight: Any) -> Rows:
     if isinstance(scores, Rows):
-        return door.rows(scores, sample_weight=sample_weight)
+        return in_order_of(fitted, door.rows(scores, sample_weight=sample_weight))
     settings = fitted._input_settings()
-    scores = door.scores_like(scores, classes=fitted.classes_, columns=getattr(fitted, "columns_", None))
+    scores = fitted._scores_by_name(scores)
     table = read_scores(scores, logits=settings["logits"], n_classes=fitted.n_classes_)
     return Rows.of(table, None, read_weight(sample_weight, table.n_rows, weights=settings["weights"]))
 

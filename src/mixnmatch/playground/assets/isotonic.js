@@ -35,11 +35,12 @@ export const fitSteps = (scores, positive, computed) => {
     k = next;
   }
   const blocks = poolAdjacentViolators(positives, weights);
+  const values = blocks.map((block) => Math.min(block.mean, 1));
   return {
     knots: blocks.map((block) => starts[block.first]),
-    values: blocks.map((block) => Math.min(block.mean, 1)),
+    values,
     slopes: blocks.map(() => 0),
-    left: 0,
+    left: order[0] < starts[0] ? 0 : values[0], // below all scores nothing is known: the first value goes on
   };
 };
 
