@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from markupsafe import Markup
 
-from mixnmatch._engine.text import significant
 from mixnmatch.decisions.benefit import DecisionCurve, net_benefit
 from mixnmatch.decisions.selective import RiskCoverageCurve, SelectiveCoverage, coverage_for, risk_coverage_curve
-from mixnmatch.report import svg, tables
+from mixnmatch.report import svg
 from mixnmatch.report.data import _Plain
 from mixnmatch.report.figures import TENTHS, Figure
 from mixnmatch.report.formats import number, percent
@@ -62,6 +61,13 @@ class DecisionSection(_Plain):
             return None
         return float(before.threshold[at]), float(before.cost[at]), float(after.cost[at])
 
+    def figures(self) -> list[Figure]:
+        """Cost over thresholds, for two classes, and error rate over coverage."""
+        made = [risk_figure(self.risk_before, self.risk_after)]
+        if self.cost_before is not None and self.cost_after is not None:
+            made.append(cost_figure(self.cost_before, self.cost_after))
+        return made
+
 
 def measure(rows: BeforeAfter) -> DecisionSection:
     """Measure the scores before and after calibration on the samples that the report rests on."""
@@ -72,53 +78,6 @@ def measure(rows: BeforeAfter) -> DecisionSection:
         warnings.simplefilter("ignore")  # a risk that cannot be promised is an empty cell of the table
         coverages = tuple(coverage_for(sides[1], risk=risk, confidence=CONFIDENCE) for risk in RISKS)
     return DecisionSection(costs[0], costs[1], risks[0], risks[1], coverages)
-
-
-def section(data: DecisionSection, method: str, hover: dict[str, Any]) -> str:
-    """The content of the section, figures included."""
-    drawn = []
-    if data.cost_before is not None and data.cost_after is not None:
-        figure = cost_figure(data.cost_before, data.cost_after)
-        hover["decision-cost"] = figure.hover_data()
-        drawn.append(f"<p>{_cost_text(data)}</p>{_figure(figure, method, 'grey: the same decision for all')}")
-    figure = risk_figure(data.risk_before, data.risk_after)
-    hover["decision-risk"] = figure.hover_data()
-    drawn.append(f"<p>{_risk_text(data)}</p>{_figure(figure, method, '')}")
-    return "".join(drawn) + tables.coverages(data.coverages)
-
-
-def _figure(figure: Figure, method: str, note: str) -> str:
-    key = (
-        '<ul class="legend"><li><span class="line before" aria-hidden="true"></span>before</li>'
-        f'<li><span class="line after" aria-hidden="true"></span>after {escape(method)}</li>'
-        f"{f'<li>{note}</li>' if note else ''}</ul>"
-    )
-    return f"<figure>{figure.markup}{key}</figure>"
-
-
-def _cost_text(data: DecisionSection) -> str:
-    text = (
-        "What decisions cost, over all ratios of the two costs: at a threshold t a false positive costs t and a false "
-        "negative 1 − t, and a sample is taken for positive where its probability is at least t."
-    )
-    if data.saving is None:
-        return f"{text} On these samples calibration lowers the cost at no threshold."
-    t, before, after = data.saving
-    dear, cheap = ("negative", "positive") if t <= 0.5 else ("positive", "negative")
-    times = max(t, 1 - t) / min(t, 1 - t)
-    ratio = f"costs {significant(times, 2)} times as much as" if times > 1.05 else "costs as much as"
-    return (
-        f"{text} Calibration saves most at t = {t:.2f}, where a false {dear} {ratio} a false {cheap}: there the mean "
-        f"cost falls from {number(before)} to {number(after)} on these samples."
-    )
-
-
-def _risk_text(data: DecisionSection) -> str:
-    return (
-        "Error rate (risk) if only the most confident samples are predicted and the others are left to someone else. "
-        f"The area under the curve is {number(data.risk_before.aurc)} before and {number(data.risk_after.aurc)} after "
-        f"calibration; {number(data.risk_after.best_aurc)} would be the lowest possible with as many errors."
-    )
 
 
 def cost_figure(before: DecisionCurve, after: DecisionCurve) -> Figure:
@@ -183,8 +142,8 @@ def risk_figure(before: RiskCoverageCurve, after: RiskCoverageCurve) -> Figure:
 def _drawn(
     name: str,
     panel: Panel,
-    axes: list[str],
-    lines: list[str],
+    axes: list[Markup],
+    lines: list[Markup],
     title: str,
     description: str,
     hover: list[tuple[float, float, str, str]],
@@ -192,9 +151,9 @@ def _drawn(
     """Axes, and lines that are cut off where they leave the panel."""
     frame = svg.element("rect", x=panel.left, y=panel.top - 3, width=panel.width + 3, height=panel.height + 6)
     clip = svg.element("clipPath", frame, id=f"clip-{name}")
-    content = "".join([clip, *axes, svg.element("g", "".join(lines), clip_path=f"url(#clip-{name})")])
-    markup = svg.drawing(content, WIDTH, HEIGHT, name=name, title=title, description=description, kind="wide")
-    return Figure(markup, tuple(hover))
+    parts = [clip, *axes, svg.element("g", *lines, clip_path=f"url(#clip-{name})")]
+    markup = svg.drawing(parts, WIDTH, HEIGHT, name=name, title=title, description=description, kind="wide")
+    return Figure(name, markup, hover)
 
 
 def _ticks(top: float) -> list[tuple[float, str]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from mixnmatch.evaluation.reliability import ReliabilityCurve
 from mixnmatch.report import svg
@@ -28,16 +30,20 @@ HEADROOM = 0.35
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing and what shows when one points at it: rows of x, y, series and text."""
+    """A drawing, its id, and what shows when one points at it: rows of x, y, series and text.
 
-    markup: str
-    hover: tuple[tuple[float, float, str, str], ...] = ()
-    nearest_in_x: bool = False
+    With ``hair`` the nearest point in x is shown, with a line from the first of the two heights to the second.
+    """
+
+    name: str
+    markup: Markup
+    hover: Sequence[tuple[float, float, str, str]]
+    hair: tuple[float, float] | None = None
 
     def hover_data(self) -> dict[str, Any]:
         """For the script of the page."""
         points = [[round(x, 1), round(y, 1), series, text] for x, y, series, text in self.hover]
-        return {"byX": self.nearest_in_x, "points": points}
+        return {"hair": self.hair, "points": points}
 
 
 def reliability(side: Side, other: Side, *, which: str, title: str, log_odds: bool = False) -> Figure:
@@ -59,7 +65,7 @@ def reliability(side: Side, other: Side, *, which: str, title: str, log_odds: bo
         svg.area(main.points(x, curve.high[keep]), main.points(x, curve.low[keep]), f"band fill-{which}"),
         svg.element("g", _line_of(main, other.curve, "curve ghost"), class_="overlay"),
         svg.line(main.points(x, y), f"curve line-{which}"),
-        svg.element("g", _bins(main, side.bins, which), class_="bins"),
+        svg.element("g", *_bins(main, side.bins, which), class_="bins"),
     ]
     if log_odds:
         height -= 92
@@ -69,23 +75,13 @@ def reliability(side: Side, other: Side, *, which: str, title: str, log_odds: bo
             svg.label("Density of the samples", below.left, below.top - 7, class_="tick"),
         ]
     noun = "right" if top else "observed"
-    hover = tuple(
-        (
-            main.x(float(curve.confidence[i])),
-            main.y(float(curve.value[i])),
-            which,
-            _hover_text(curve, int(i), noun),
-        )
+    hover = [
+        (main.x(float(curve.confidence[i])), main.y(float(curve.value[i])), which, _hover_text(curve, int(i), noun))
         for i in keep
-    )
-    return Figure(
-        svg.drawing(
-            "".join(parts), width, height, name=f"{'log-odds' if log_odds else 'reliability'}-{which}", title=title,
-            description=describe_curve(curve), kind="square",
-        ),
-        hover,
-        nearest_in_x=True,
-    )  # fmt: skip
+    ]
+    name = f"{'log-odds' if log_odds else 'reliability'}-{which}"
+    markup = svg.drawing(parts, width, height, name=name, title=title, description=describe_curve(curve), kind="square")
+    return Figure(name, markup, hover, hair=(main.top, below.bottom))
 
 
 def _odds_ticks(side: Side, other: Side) -> tuple[tuple[float, str], ...]:
@@ -129,12 +125,12 @@ def describe_curve(curve: ReliabilityCurve) -> str:
     )
 
 
-def _line_of(panel: Panel, curve: ReliabilityCurve, class_: str) -> str:
+def _line_of(panel: Panel, curve: ReliabilityCurve, class_: str) -> Markup:
     keep = svg.thinned(len(curve.confidence))
     return svg.line(panel.points(curve.confidence[keep], curve.value[keep]), class_)
 
 
-def _bins(panel: Panel, bins: ReliabilityCurve, which: str) -> str:
+def _bins(panel: Panel, bins: ReliabilityCurve, which: str) -> list[Markup]:
     made = []
     for at, value, low, high in zip(bins.confidence, bins.value, bins.low, bins.high, strict=True):
         if not math.isfinite(at + value + low + high):
@@ -142,10 +138,10 @@ def _bins(panel: Panel, bins: ReliabilityCurve, which: str) -> str:
         x = panel.x(float(at))
         made.append(svg.element("line", x1=x, x2=x, y1=panel.y(low), y2=panel.y(high), class_=f"whisker line-{which}"))
         made.append(svg.element("circle", cx=x, cy=panel.y(value), r=3.6, class_=f"bin line-{which}"))
-    return "".join(made)
+    return made
 
 
-def _density(panel: Panel, curve: ReliabilityCurve, which: str) -> str:
+def _density(panel: Panel, curve: ReliabilityCurve, which: str) -> Markup:
     keep = svg.thinned(len(curve.density_at))
     # Peaks at the ends are many times higher than the rest: the square root lets both be seen.
     top = max(float(curve.density.max()), 1e-12)
@@ -165,10 +161,10 @@ def gain_scale(comparison: Comparison) -> Panel:
     return Panel(4, 0, 152, 22, x_range=(low, high))
 
 
-def gain_bar(result: MethodResult, scale: Panel, class_: str) -> str:
+def gain_bar(result: MethodResult, scale: Panel, class_: str) -> Markup:
     """One gain with its interval, for a cell of the table; numbers stand beside it."""
     if result.gain is None:
-        return ""
+        return Markup()
     low, high = result.gain.interval
     zero = svg.element("line", x1=scale.x(0), x2=scale.x(0), y1=1, y2=21, class_="zero")
     made = [zero]
@@ -179,14 +175,14 @@ def gain_bar(result: MethodResult, scale: Panel, class_: str) -> str:
         )
     if scale.x_range[0] <= float(result.gain) <= scale.x_range[1]:
         made.append(svg.element("circle", cx=scale.x(float(result.gain)), cy=11, r=4, class_=f"dot {class_}"))
-    return svg.element("svg", "".join(made), viewBox="0 0 160 22", class_="gainbar", aria_hidden="true")
+    return svg.element("svg", *made, viewBox="0 0 160 22", class_="gainbar", aria_hidden="true")
 
 
 MEASURES = (("nll", "Log loss"), ("brier", "Brier score"), ("error", "Calibration error (ECE)"))
 
 
-def learning(curve: LearningCurve, order: list[str], measure: str, title: str) -> Figure:
-    """A measure of all methods over the number of calibration rows; ``order`` says which colour each has."""
+def learning(curve: LearningCurve, order: list[str], measure: str) -> Figure:
+    """A measure of all methods over the number of calibration samples; ``order`` says which colour each has."""
     width, height = 560.0, 372.0
     finite = [(p, float(getattr(p, measure))) for p in curve.points if math.isfinite(getattr(p, measure))]
     sizes = [math.log2(size) for size in curve.sizes]
@@ -211,13 +207,12 @@ def learning(curve: LearningCurve, order: list[str], measure: str, title: str) -
         points = [(point, value) for point, value in finite if point.method == name]
         drawn, shown = _series(panel, points, place, measure)
         clipped = f"url(#clip-{measure})"
-        parts.append(svg.element("g", drawn, class_="series", data_series=f"s{place}", clip_path=clipped))
+        parts.append(svg.element("g", *drawn, class_="series", data_series=f"s{place}", clip_path=clipped))
         hover += [(x, y, f"s{place}", text) for x, y, text in shown if panel.top - 1 <= y <= panel.bottom + 1]
-    markup = svg.drawing(
-        "".join(part for part in parts if part), width, height, name=f"learning-{measure}", title=title,
-        description=_describe_learning(finite, order, measure), kind="wide",
-    )  # fmt: skip
-    return Figure(markup, tuple(hover))
+    name, title = f"learning-{measure}", f"{dict(MEASURES)[measure]} over the size of the calibration set"
+    description = _describe_learning(finite, order, measure)
+    markup = svg.drawing(parts, width, height, name=name, title=title, description=description, kind="wide")
+    return Figure(name, markup, hover)
 
 
 def _has_half(ticks: list[float], digits: int) -> bool:
@@ -226,7 +221,7 @@ def _has_half(ticks: list[float], digits: int) -> bool:
 
 def _series(
     panel: Panel, points: list[tuple[CurvePoint, float]], place: int, measure: str
-) -> tuple[str, list[tuple[float, float, str]]]:
+) -> tuple[list[Markup], list[tuple[float, float, str]]]:
     class_ = f"s{place}"
     where = panel.points([math.log2(p.size) for p, _ in points], [value for _, value in points])
     made = [svg.line(where, f"curve line {class_} dash{place}")]
@@ -239,7 +234,7 @@ def _series(
             made.append(svg.element("line", x1=x, x2=x, y1=low, y2=high, class_=f"whisker line {class_}"))
         made.append(svg.marker(place, x, y, f"dot {class_}"))
         shown.append((x, y, f"{point.method}|{count(point.size)} samples|{dict(MEASURES)[measure].lower()} {text}"))
-    return "".join(made), shown
+    return made, shown
 
 
 def _limits(finite: list[tuple[CurvePoint, float]], order: list[str], measure: str) -> tuple[float, float]:
@@ -258,7 +253,8 @@ def _describe_learning(finite: list[tuple[CurvePoint, float]], order: list[str],
     for name in order:
         own = [(point.size, value) for point, value in finite if point.method == name]
         if own:
-            texts.append(f"{name}: {number(own[0][1])} with {own[0][0]} rows, {number(own[-1][1])} with {own[-1][0]}")
+            ends = [f"{number(value)} with {count(size)} samples" for size, value in (own[0], own[-1])]
+            texts.append(f"{name}: {', '.join(ends)}")
     return f"{dict(MEASURES)[measure]}. " + "; ".join(texts) + "."
 
 
@@ -281,14 +277,12 @@ def one_class(row: ClassRow, place: int) -> Figure:
             at, value = float(curve.confidence[i]), float(curve.value[i])
             text = f"{which}|said {percent(at)}|observed {percent(value)}"
             hover.append((panel.x(at), panel.y(value), which, text))
-    markup = svg.drawing(
-        "".join(parts), 200, 196, name=f"class-{place}", title=f"Reliability of class {row.name}",
-        description=description, kind="small",
-    )  # fmt: skip
-    return Figure(markup, tuple(hover))
+    name, title = f"class-{place}", f"Reliability of class {row.name}"
+    markup = svg.drawing(parts, 200, 196, name=name, title=title, description=description, kind="small")
+    return Figure(name, markup, hover)
 
 
-def _band_of(panel: Panel, curve: ReliabilityCurve, which: str) -> str:
+def _band_of(panel: Panel, curve: ReliabilityCurve, which: str) -> Markup:
     keep = svg.thinned(len(curve.confidence), 60)
     x = curve.confidence[keep]
     return svg.area(panel.points(x, curve.high[keep]), panel.points(x, curve.low[keep]), f"band fill-{which}")

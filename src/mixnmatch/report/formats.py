@@ -1,4 +1,4 @@
-"""How numbers are written in a report."""
+"""How numbers and names are written in a report."""
 
 from __future__ import annotations
 
@@ -75,3 +75,27 @@ def listed(names: list[str]) -> str:
     if len(names) > NAMED:
         return f"{', '.join(shown)} and {len(names) - NAMED} more"
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def sentence(text: str) -> str:
+    """The text with a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
+def method_name(name: str) -> str:
+    """A method as tables and legends call it."""
+    return "uncalibrated" if name == "identity" else name
+
+
+def p_short(value: float) -> str:
+    """A p-value in a column of them."""
+    return p_value(value).removeprefix("p ").removeprefix("= ")
+
+
+def exact(value: float | None) -> str:
+    """A number to sort by, with all of its digits; empty where there is none."""
+    return "" if value is None or not math.isfinite(value) else repr(float(value))
+
+
+# What templates use.
+FILTERS = (percent, number, count, interval, span, listed, sentence, method_name, p_short, exact)

@@ -6,7 +6,7 @@ import math
 
 from mixnmatch.evaluation.result import CalibrationError
 from mixnmatch.report.data import ClassRow, ConfidentShare, Diagnosis, NextStep, Side
-from mixnmatch.report.formats import count, interval, listed, p_value, percent, points, samples
+from mixnmatch.report.formats import count, interval, listed, p_value, percent, points, samples, sentence
 from mixnmatch.selection.learning import LearningCurve
 from mixnmatch.selection.results import MethodResult
 from mixnmatch.selection.verdict import Verdict, change_text
@@ -202,8 +202,3 @@ def _commands(method: str) -> str:
     if not method.replace("-", "").isalnum():  # an expression, not a short name
         return ""
     return f"mixnmatch fit SCORES --method {method} -o map.json\nmixnmatch apply map.json NEW_SCORES -o calibrated.npz"
-
-
-def sentence(text: str) -> str:
-    """The text with a capital letter."""
-    return text[:1].upper() + text[1:]
