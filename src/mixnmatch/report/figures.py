@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from mixnmatch.evaluation.reliability import ReliabilityCurve
 from mixnmatch.report import svg
@@ -17,6 +18,7 @@ from mixnmatch.report.formats import count, number, percent
 from mixnmatch.report.svg import Panel
 from mixnmatch.selection.learning import CurvePoint, LearningCurve
 from mixnmatch.selection.results import Comparison, MethodResult
+from mixnmatch.selection.verdict import FEW_OF_A_CLASS
 
 TENTHS = tuple((k / 5, f"{k / 5:g}") for k in range(6))
 # Width of a tick's label, with the space around it.
@@ -24,6 +26,11 @@ LABEL_WIDTH = 44
 # Probabilities at which log-odds axes have ticks, and end.
 ODDS_TICKS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
 HALVES = ((0.0, "0"), (0.5, "0.5"), (1.0, "1"))
+# Looks of the curves before and after calibration where both are in one figure.
+LINES = {"before": "curve line-before dash1", "after": "curve line-after"}
+# A curve is drawn where this many samples are within this distance, or within a bandwidth up to twice as large.
+# Stretches that are shorter than this share of the longest are left out.
+LEAST_NEAR, NEAR, ISLAND = FEW_OF_A_CLASS, 0.05, 0.1
 # How much of the picture a curve may take that is worse than uncalibrated scores.
 HEADROOM = 0.35
 
@@ -46,6 +53,23 @@ class Figure:
         return {"hair": self.hair, "points": points}
 
 
+def supported(curve: ReliabilityCurve) -> list[NDArray[np.intp]]:
+    """Stretches of a curve, as indices, that have enough samples close by; of small sets the whole curve.
+
+    Elsewhere a curve follows single samples, and its band means nothing.
+    """
+    samples = np.append(0.0, np.cumsum(curve.share * curve.n_rows))
+    reach = min(max(NEAR, curve.bandwidth or 0.0), 2 * NEAR)
+    first = np.searchsorted(curve.confidence, curve.confidence - reach)
+    last = np.searchsorted(curve.confidence, curve.confidence + reach, side="right")
+    enough = np.flatnonzero(samples[last] - samples[first] >= LEAST_NEAR - 0.5)
+    if curve.share[enough].sum() < 0.5:  # there are few samples everywhere, and the band says so
+        return [np.arange(len(curve.confidence))]
+    stretches = np.split(enough, np.flatnonzero(np.diff(enough) > 1) + 1)
+    longest = max(len(each) for each in stretches)
+    return [each for each in stretches if len(each) > ISLAND * longest]
+
+
 def reliability(side: Side, other: Side, *, which: str, title: str, log_odds: bool = False) -> Figure:
     """A reliability diagram, with the density of the confidences underneath; ``other`` may be laid over it."""
     width, height = 420.0, 516.0
@@ -53,18 +77,14 @@ def reliability(side: Side, other: Side, *, which: str, title: str, log_odds: bo
     ends = ticks[0][0], ticks[-1][0]
     main = Panel(46, 34, 360, 340, ends, ends, odds=log_odds)
     curve, top = side.curve, side.error.notion == "top-label"
-    keep = svg.thinned(len(curve.confidence))
-    if log_odds:  # close together where probabilities are small
-        keep = np.unique(np.searchsorted(curve.confidence, _spread(ends)).clip(0, len(curve.confidence) - 1))
-    x, y = curve.confidence[keep], curve.value[keep]
     below = main if log_odds else Panel(46, 402, 360, 64)
     parts = [
-        svg.x_axis(below, ticks, "Confidence" if top else "Predicted probability", grid_from=main.top),
-        svg.y_axis(main, ticks, "How often it was right" if top else "How often it happened"),
+        svg.x_axis(below, ticks, "Confidence" if top else "Predicted probability", grid_from=main.top, drop=36.0),
+        svg.y_axis(main, ticks, "Observed accuracy" if top else "Observed frequency"),
         svg.line(main.points(ends, ends), "diagonal"),
-        svg.area(main.points(x, curve.high[keep]), main.points(x, curve.low[keep]), f"band fill-{which}"),
-        svg.element("g", _line_of(main, other.curve, "curve ghost"), class_="overlay"),
-        svg.line(main.points(x, y), f"curve line-{which}"),
+        *_band_of(main, curve, which),
+        svg.element("g", *_lines_of(main, other.curve, "curve ghost"), class_="overlay"),
+        *_lines_of(main, curve, f"curve line-{which}"),
         svg.element("g", *_bins(main, side.bins, which), class_="bins"),
     ]
     if log_odds:
@@ -74,14 +94,26 @@ def reliability(side: Side, other: Side, *, which: str, title: str, log_odds: bo
             _density(below, curve, which),
             svg.label("Density of the samples", below.left, below.top - 7, class_="tick"),
         ]
-    noun = "right" if top else "observed"
+    noun = "accuracy" if top else "frequency"
     hover = [
         (main.x(float(curve.confidence[i])), main.y(float(curve.value[i])), which, _hover_text(curve, int(i), noun))
-        for i in keep
+        for i in _shown(curve, main)
     ]
     name = f"{'log-odds' if log_odds else 'reliability'}-{which}"
     markup = svg.drawing(parts, width, height, name=name, title=title, description=describe_curve(curve), kind="square")
     return Figure(name, markup, hover, hair=(main.top, below.bottom))
+
+
+def _thinned(curve: ReliabilityCurve, stretch: NDArray[np.intp], panel: Panel) -> NDArray[np.intp]:
+    """Some indices of a stretch: equally spaced, on log-odds axes too, where probabilities are close together."""
+    if not panel.odds:
+        return stretch[svg.thinned(len(stretch))]
+    found = np.searchsorted(curve.confidence[stretch], _spread(panel.x_range))
+    return np.unique(stretch[found.clip(0, len(stretch) - 1)])
+
+
+def _shown(curve: ReliabilityCurve, panel: Panel) -> NDArray[np.intp]:
+    return np.concatenate([_thinned(curve, stretch, panel) for stretch in supported(curve)])
 
 
 def _odds_ticks(side: Side, other: Side) -> tuple[tuple[float, str], ...]:
@@ -102,32 +134,47 @@ def _odds_ticks(side: Side, other: Side) -> tuple[tuple[float, str], ...]:
     return tuple((p, f"{100 * p:.4g}%") for p in apart)
 
 
-def _spread(ends: tuple[float, float], n: int = 120) -> Any:
+def _spread(ends: tuple[float, float], n: int = 120) -> NDArray[np.float64]:
     """Probabilities at equal distances in log-odds."""
     low, high = (math.log(p / (1 - p)) for p in ends)
     return 1 / (1 + np.exp(-np.linspace(low, high, n)))
 
 
 def _hover_text(curve: ReliabilityCurve, i: int, noun: str) -> str:
-    said, seen, low, high = (percent(float(v[i])) for v in (curve.confidence, curve.value, curve.low, curve.high))
-    return f"said {said}|{noun} {seen}|95% band {low} to {high}"
+    predicted, seen, low, high = (percent(float(v[i])) for v in (curve.confidence, curve.value, curve.low, curve.high))
+    return f"predicted {predicted}|{noun} {seen}|95% band {low} to {high}"
+
+
+def some_points(curve: ReliabilityCurve, most: int) -> NDArray[np.intp]:
+    """Indices of a few points among those that are drawn."""
+    drawn = np.concatenate(supported(curve))
+    return drawn[svg.thinned(len(drawn), most)]
 
 
 def describe_curve(curve: ReliabilityCurve) -> str:
     """A reliability curve in words."""
-    at = svg.thinned(len(curve.confidence), 6)
     pairs = ", ".join(
-        f"{percent(float(curve.value[i]))} where {percent(float(curve.confidence[i]))} was said" for i in at
+        f"{percent(float(curve.value[i]))} at {percent(float(curve.confidence[i]))}" for i in some_points(curve, 6)
     )
     return (
-        f"Observed frequency against confidence: {pairs}. "
-        f"On average {percent(curve.mean_confidence)} was said and {percent(curve.mean_outcome)} observed."
+        f"Observed frequency at predicted probabilities: {pairs}. "
+        f"On average {percent(curve.mean_confidence)} predicted and {percent(curve.mean_outcome)} observed."
     )
 
 
-def _line_of(panel: Panel, curve: ReliabilityCurve, class_: str) -> Markup:
-    keep = svg.thinned(len(curve.confidence))
-    return svg.line(panel.points(curve.confidence[keep], curve.value[keep]), class_)
+def _lines_of(panel: Panel, curve: ReliabilityCurve, class_: str) -> list[Markup]:
+    kept = [_thinned(curve, stretch, panel) for stretch in supported(curve)]
+    return [svg.line(panel.points(curve.confidence[keep], curve.value[keep]), class_) for keep in kept]
+
+
+def _band_of(panel: Panel, curve: ReliabilityCurve, which: str) -> list[Markup]:
+    made = []
+    for stretch in supported(curve):
+        keep = _thinned(curve, stretch, panel)
+        x = curve.confidence[keep]
+        upper, lower = panel.points(x, curve.high[keep]), panel.points(x, curve.low[keep])
+        made.append(svg.area(upper, lower, f"band fill-{which}"))
+    return made
 
 
 def _bins(panel: Panel, bins: ReliabilityCurve, which: str) -> list[Markup]:
@@ -156,7 +203,7 @@ def gain_scale(comparison: Comparison) -> Panel:
     """The common scale of all gains: zero, and all the intervals but those of methods that fail badly."""
     ends = [result.gain.interval for result in comparison.results if result.gain is not None]
     finite = [end for pair in ends for end in pair if math.isfinite(end)] or [0.0]
-    high = max(*finite, 0.0, 1e-9)
+    high = max(*finite, 0.0, 1e-4)
     low = max(min(*finite, 0.0), -1.5 * high)
     return Panel(4, 0, 152, 22, x_range=(low, high))
 
@@ -190,17 +237,13 @@ def learning(curve: LearningCurve, order: list[str], measure: str) -> Figure:
     pad = 0.06 if len(sizes) > 1 else 0.5
     span = (sizes[0] - pad, sizes[-1] + pad)
     panel = Panel(62, 34, 482, 268, span, limits)
-    ticks = svg.nice_ticks(*limits)
-    digits = max(0, min(4, -math.floor(math.log10(ticks[1] - ticks[0] + 1e-12)))) if len(ticks) > 1 else 3
-    as_share = measure == "error"
-    digits += _has_half(ticks, digits)
-    texts = [(tick, percent(tick) if as_share else f"{tick:.{digits}f}") for tick in ticks]
-    frame = svg.element("rect", x=panel.left - 6, y=panel.top, width=panel.width + 12, height=panel.height)
+    ticks = svg.tick_labels(svg.nice_ticks(*limits), as_percent=measure == "error")
+    frame = svg.element("rect", x=panel.left - 6, y=panel.top, width=panel.width + 12, height=panel.height + 6)
     clip = svg.element("clipPath", frame, id=f"clip-{measure}")
     parts = [
         clip,
-        svg.x_axis(panel, [(math.log2(s), count(s)) for s in curve.sizes], "Calibration samples", drop=46.0),
-        svg.y_axis(panel, texts, f"{dict(MEASURES)[measure]}, lower is better"),
+        svg.x_axis(panel, [(math.log2(s), count(s)) for s in curve.sizes], "Calibration samples"),
+        svg.y_axis(panel, ticks, f"{dict(MEASURES)[measure]}, lower is better"),
     ]
     hover: list[tuple[float, float, str, str]] = []
     for place, name in reversed(list(enumerate(order))):
@@ -213,10 +256,6 @@ def learning(curve: LearningCurve, order: list[str], measure: str) -> Figure:
     description = _describe_learning(finite, order, measure)
     markup = svg.drawing(parts, width, height, name=name, title=title, description=description, kind="wide")
     return Figure(name, markup, hover)
-
-
-def _has_half(ticks: list[float], digits: int) -> bool:
-    return any(abs(round(tick, digits) - tick) > 1e-9 for tick in ticks)
 
 
 def _series(
@@ -238,14 +277,30 @@ def _series(
 
 
 def _limits(finite: list[tuple[CurvePoint, float]], order: list[str], measure: str) -> tuple[float, float]:
-    """From the lowest value to a little above what the chosen method and the uncalibrated scores need."""
-    values = [value for _, value in finite] or [0.0, 1.0]
-    low = min(values)
-    main = [value for point, value in finite if point.method in (order[0], "identity")] or values
-    need = max(*main, low)
-    high = min(max(values), need + HEADROOM * max(need - low, 1e-6))
+    """From the lowest value to a little above what is needed.
+
+    All of the chosen method and of the uncalibrated scores is needed, error bars included, and the last point of the
+    other methods.
+    """
+    last = max((point.size for point, _ in finite), default=0)
+    lows: list[float] = []
+    needs: list[float] = []
+    values: list[float] = []
+    for point, value in finite:
+        spread = float(getattr(point, f"{measure}_error"))
+        bar = spread if math.isfinite(spread) else 0.0
+        values.append(value + bar)
+        if point.method in (order[0], "identity"):
+            lows.append(value - bar)
+            needs.append(value + bar)
+        elif point.size == last:
+            needs.append(value)
+        lows.append(value)
+    low = min(lows, default=0.0)
+    need = max([*needs, low])
+    high = min(max(values, default=1.0), need + HEADROOM * (need - low))
     gap = 0.06 * max(high - low, 1e-3)
-    return (max(low - gap, 0.0) if measure == "error" else low - gap), high + gap
+    return max(low - gap, 0.0), high + gap
 
 
 def _describe_learning(finite: list[tuple[CurvePoint, float]], order: list[str], measure: str) -> str:
@@ -258,31 +313,24 @@ def _describe_learning(finite: list[tuple[CurvePoint, float]], order: list[str],
     return f"{dict(MEASURES)[measure]}. " + "; ".join(texts) + "."
 
 
-def one_class(row: ClassRow, place: int) -> Figure:
-    """A small reliability diagram of one class, before and after."""
+def one_class(row: ClassRow, place: int, *, after: bool) -> Figure:
+    """A small reliability diagram of one class, with ``after`` also after calibration."""
     panel = Panel(30, 10, 162, 162)
+    curves = {"before": row.curve_before, "after": row.curve_after} if after else {"before": row.curve_before}
     parts = [
         svg.x_axis(panel, HALVES, ""),
         svg.y_axis(panel, HALVES, ""),
         svg.line(panel.points((0, 1), (0, 1)), "diagonal"),
-        _band_of(panel, row.curve_before, "before"),
-        _band_of(panel, row.curve_after, "after"),
-        _line_of(panel, row.curve_before, "curve line-before dash1"),
-        _line_of(panel, row.curve_after, "curve line-after"),
+        *(part for which, curve in curves.items() for part in _band_of(panel, curve, which)),
+        *(part for which, curve in curves.items() for part in _lines_of(panel, curve, LINES[which])),
     ]
-    description = f"Before: {describe_curve(row.curve_before)} After: {describe_curve(row.curve_after)}"
     hover = []
-    for which, curve in (("before", row.curve_before), ("after", row.curve_after)):
-        for i in svg.thinned(len(curve.confidence), 40):
+    for which, curve in curves.items():
+        for i in some_points(curve, 40):
             at, value = float(curve.confidence[i]), float(curve.value[i])
-            text = f"{which}|said {percent(at)}|observed {percent(value)}"
+            text = f"{which}|predicted {percent(at)}|observed {percent(value)}"
             hover.append((panel.x(at), panel.y(value), which, text))
+    description = " ".join(f"{which.capitalize()}: {describe_curve(curve)}" for which, curve in curves.items())
     name, title = f"class-{place}", f"Reliability of class {row.name}"
     markup = svg.drawing(parts, 200, 196, name=name, title=title, description=description, kind="small")
     return Figure(name, markup, hover)
-
-
-def _band_of(panel: Panel, curve: ReliabilityCurve, which: str) -> Markup:
-    keep = svg.thinned(len(curve.confidence), 60)
-    x = curve.confidence[keep]
-    return svg.area(panel.points(x, curve.high[keep]), panel.points(x, curve.low[keep]), f"band fill-{which}")

@@ -23,6 +23,8 @@ from mixnmatch.report.svg import Panel
 SERIES, MOST_CLASSES, MOST_ROWS = 4, 50, 400
 # An e-value that is larger than any is drawn as this power of ten above the alarm.
 ABOVE = 2.0
+# Steps are numbered on the axis if names are longer than this.
+LONGEST_TICK = 7
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ def render_monitor(monitor: Monitor, *, title: str = "Monitor") -> str:
         verdict=VERDICTS[result.advice],
         advice=TEXTS[result.advice],
         alarm=f"{1 / result.alpha:g}",
+        alpha=f"{100 * result.alpha:g}%",
+        confidence=f"{100 - 100 * result.alpha:g}%",
         drawn=drawn,
         offsets=offsets,
         most_classes=MOST_CLASSES,
@@ -113,7 +117,7 @@ def _evidence_figure(history: Sequence[StepRecord], result: MonitorResult) -> Fi
 
 def _offset_figure(history: Sequence[StepRecord], names: list[Any]) -> Figure:
     series: list[tuple[list[float], list[str]]] = []
-    bands: list[tuple[list[float], list[float]]] = []
+    ends: list[tuple[list[float], list[float]]] = []
     for name in names:
         own = [next((each for each in record.offsets if each.name == name), None) for record in history]
         values = [math.nan if each is None else each.offset for each in own]
@@ -122,13 +126,13 @@ def _offset_figure(history: Sequence[StepRecord], names: list[Any]) -> Figure:
             for record, each in zip(history, own, strict=True)
         ]
         series.append((values, texts))
-        bands.append(
+        ends.append(
             (
                 [math.nan if each is None else each.low for each in own],
                 [math.nan if each is None else each.high for each in own],
             )
         )
-    last = [abs(value) for low, high in bands for value in (*low[-1:], *high[-1:]) if math.isfinite(value)]
+    last = [abs(value) for low, high in ends for value in (*low[-1:], *high[-1:]) if math.isfinite(value)]
     size = min(max([0.3, *(1.6 * value for value in last)]), 4.0)
     return _over_time(
         "offsets-figure",
@@ -139,7 +143,7 @@ def _offset_figure(history: Sequence[StepRecord], names: list[Any]) -> Figure:
         (-size, size),
         "Offset of the log-odds",
         {"No offset": 0.0},
-        bands,
+        ends[0],
     )
 
 
@@ -156,22 +160,24 @@ def _over_time(
     limits: tuple[float, float],
     axis: str,
     lines: dict[str, float],
-    bands: Sequence[tuple[list[float], list[float]]] = (),
+    band: tuple[list[float], list[float]] | None = None,
 ) -> Figure:
-    """Lines over steps, with bands around them and dashed lines across."""
+    """Lines over steps, with a band around the first and dashed lines across."""
     width, height = 760.0, 360.0
     n = len(history)
     pad = 0.5 if n == 1 else 0.02 * n
     panel = Panel(62, 34, 680, 260, (1 - pad, n + pad), limits)
     at = [float(k + 1) for k in range(n)]
-    ticks = [
-        (float(k), str(k)) for k in sorted({round(value) for value in svg.nice_ticks(1, n, 8)} | {1}) if 1 <= k <= n
-    ]
+    places = [k for k in sorted({round(value) for value in svg.nice_ticks(1, n, 8)} | {1}) if 1 <= k <= n]
+    names = {k: str(history[k - 1].step) for k in places}
+    if max(len(name) for name in names.values()) > LONGEST_TICK:
+        names = {k: str(k) for k in places}
+    ticks = [(float(k), name) for k, name in names.items()]
     frame = svg.element("rect", x=panel.left, y=panel.top, width=panel.width, height=panel.height)
     parts = [
         svg.element("clipPath", frame, id=f"clip-{name}"),
         svg.x_axis(panel, ticks, "Step"),
-        svg.y_axis(panel, [(tick, number(tick, 1)) for tick in svg.nice_ticks(*limits)], axis),
+        svg.y_axis(panel, svg.tick_labels(svg.nice_ticks(*limits)), axis),
     ]
     for text, value in lines.items():
         parts.append(svg.line(panel.points((1 - pad, n + pad), (value, value)), "diagonal"))
@@ -179,9 +185,9 @@ def _over_time(
     hover: list[tuple[float, float, str, str]] = []
     for place, (values, texts) in enumerate(series):
         inside = []
-        if place < len(bands):
-            low, high = ([min(max(v, limits[0]), limits[1]) for v in side] for side in bands[place])
-            inside.append(svg.area(panel.points(at, high), panel.points(at, low), f"band fill-{_colour(place)}"))
+        if place == 0 and band is not None:
+            low, high = ([min(max(v, limits[0]), limits[1]) for v in side] for side in band)
+            inside.append(svg.area(panel.points(at, high), panel.points(at, low), "band fill-after"))
         points = panel.points(at, values)
         inside.append(svg.line(points, f"curve line s{place} dash{place}"))
         if n <= 60:
@@ -194,7 +200,3 @@ def _over_time(
         ]
     markup = svg.drawing(parts, width, height, name=name, title=title, description=description, kind="wide")
     return Figure(name, markup, hover)
-
-
-def _colour(place: int) -> str:
-    return "after" if place % 2 == 0 else "before"

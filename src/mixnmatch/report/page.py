@@ -23,7 +23,7 @@ LEVELS = {
     "good": ("✓", "calibrated"),
     "slight": ("≈", "slightly miscalibrated"),
     "bad": ("✕", "not calibrated"),
-    "unclear": ("?", "cannot tell"),
+    "unclear": ("?", "too few samples to tell"),
 }
 SECTIONS = (
     ("reliability", "Before and after"),
@@ -38,6 +38,9 @@ SECTIONS = (
 IF_CALIBRATED = {"observed_expected": "1", "calibration_slope": "1", "spiegelhalter": ""}
 # Methods of the learning curve, and rows of the table that stands for a reliability curve.
 SERIES, CURVE_ROWS = 5, 12
+
+# Two classes are shown on log-odds axes at once if one of them is this rare.
+RARE = 0.1
 
 FILTERS = (*formats.FILTERS, e_text, significant, svg.swatch)
 
@@ -55,7 +58,7 @@ class ShownSide:
     def points(self) -> list[tuple[float, float, tuple[float, float]]]:
         """Rows of the table that stands for the curve."""
         curve = self.data.curve
-        some = svg.thinned(len(curve.confidence), CURVE_ROWS)
+        some = figures.some_points(curve, CURVE_ROWS)
         columns = (curve.confidence[some], curve.value[some], curve.low[some], curve.high[some])
         return [(said, observed, (low, high)) for said, observed, low, high in zip(*columns, strict=True)]
 
@@ -79,33 +82,40 @@ def render(data: ReportData) -> str:
     str
         A whole page: style, script and figures are inside, and its content security policy forbids to load anything.
     """
-    sides = (
-        ShownSide("before", "Before calibration", data.before, data.after),
-        ShownSide("after", f"After {data.method}", data.after, data.before),
-    )
-    names = [] if data.curve is None else data.curve.methods
-    first = [name for name in (data.method, "identity") if name in names]
-    series = list(dict.fromkeys([*first, *names]))[:SERIES]
+    two, changed = data.n_classes == 2, data.method != "identity"
+    sides = [ShownSide("before", "Before calibration", data.before, data.after)]
+    if changed:
+        sides.append(ShownSide("after", f"After {data.method}", data.after, data.before))
+    names = [] if data.curve is None else sorted(data.curve.methods, key=lambda name: name != data.method)
+    fitted = [name for name in names if name != "identity"]
+    # Uncalibrated scores come second: their colour is that of "before" in all figures.
+    series = [*fitted[:1], *(name for name in names if name == "identity"), *fitted[1:]][:SERIES]
     rare = [row.name for row in data.classes if row.samples < FEW_OF_A_CLASS]  # their curves would be noise
     drawn = [side.figure() for side in sides]
-    if data.before.measures:
+    if two:
         drawn += [side.figure(log_odds=True) for side in sides]
     if data.curve is not None:
         drawn += [figures.learning(data.curve, series, measure) for measure, _ in figures.MEASURES]
-    drawn += [figures.one_class(row, k) for k, row in enumerate(r for r in data.classes if r.name not in rare)]
-    drawn += data.decisions.figures()
+    if not two:
+        shown = [row for row in data.classes if row.name not in rare]
+        drawn += [figures.one_class(row, k, after=changed) for k, row in enumerate(shown)]
+    drawn += data.decisions.figures(after=changed)
     return whole_page(
         "report/assets/report.html",
         drawn,
         heading=data.title if "calibration" in data.title.lower() else f"{data.title} – calibration report",
         title=data.title,
-        sections=SECTIONS,
+        # Two classes mirror each other: the diagrams of the positive one say it all.
+        sections=[each for each in SECTIONS if not (two and each[0] == "worst-classes")],
         data=data,
         levels=LEVELS,
         level_after=level(data.after),
         rule=rule(data.before),
         top_label=data.before.error.notion == "top-label",
         sides=sides,
+        changed=changed,
+        least_near=figures.LEAST_NEAR,
+        rare_event=two and min(data.before.curve.mean_outcome, 1 - data.before.curve.mean_outcome) < RARE,
         measure_titles=TITLES,
         if_calibrated=IF_CALIBRATED,
         excess=EXCESS,

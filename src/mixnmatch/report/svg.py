@@ -86,8 +86,10 @@ def label(text: str, x: float, y: float, **given: Any) -> Markup:
 
 
 def line(points: Sequence[tuple[float, float]], class_: str) -> Markup:
-    """A line through points."""
-    return element("path", d=path(points), class_=class_) if len(points) > 1 else Markup()
+    """A line through points; a single one is a dot."""
+    if len(points) == 1:
+        return element("circle", cx=points[0][0], cy=points[0][1], r=4.0, class_=f"dot {class_}")
+    return element("path", d=path(points), class_=class_) if points else Markup()
 
 
 def area(upper: Sequence[tuple[float, float]], lower: Sequence[tuple[float, float]], class_: str) -> Markup:
@@ -124,7 +126,7 @@ def thinned(n: int, most: int = MOST_POINTS) -> NDArray[np.intp]:
 
 
 def x_axis(
-    panel: Panel, ticks: Sequence[tuple[float, str]], title: str, *, grid_from: float | None = None, drop: float = 36.0
+    panel: Panel, ticks: Sequence[tuple[float, str]], title: str, *, grid_from: float | None = None, drop: float = 46.0
 ) -> Markup:
     """Ticks and title below a panel; grid lines start at ``grid_from``, the top of what they cross."""
     top = panel.top if grid_from is None else grid_from
@@ -167,6 +169,13 @@ def swatch(place: int) -> Markup:
     """The line and the shape of a series, for a legend."""
     parts = (line([(1, 7), (29, 7)], f"curve line s{place} dash{place}"), marker(place, 15, 7, f"dot s{place}"))
     return element("svg", *parts, viewBox="0 0 30 14", class_="swatch", aria_hidden="true")
+
+
+def tick_labels(ticks: Sequence[float], *, as_percent: bool = False) -> list[tuple[float, str]]:
+    """Ticks with their texts, of as few digits as show all of them exactly."""
+    scale, sign = (100, "%") if as_percent else (1, "")
+    digits = next(d for d in range(16) if all(abs(round(scale * t, d) - scale * t) < 1e-9 for t in ticks))
+    return [(tick, f"{scale * tick:.{digits}f}{sign}".replace("-", "−")) for tick in ticks]
 
 
 def drawing(
