@@ -177,8 +177,9 @@ def test_scores_that_stay_as_they_are_have_no_after(report_file):
     assert "After identity" not in page
     assert "after identity" not in page
     assert 'id="reliability-after"' not in page
-    assert page.count("<dt>before</dt>") == 4
+    assert page.count("<dt>as given</dt>") == 4
     assert "<dt>after</dt>" not in page
+    assert "Before and after" not in page
     assert not re.search('class="[^"]*line-after', page)
 
 

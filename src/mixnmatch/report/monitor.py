@@ -110,7 +110,7 @@ def _evidence_figure(history: Sequence[StepRecord], result: MonitorResult) -> Fi
         history,
         [(drawn, texts)],
         (low, high),
-        "E-value, powers of ten",
+        "Logarithm of the e-value (base 10)",
         {"Alarm": alarm},
     )
 
@@ -142,7 +142,7 @@ def _offset_figure(history: Sequence[StepRecord], names: list[Any]) -> Figure:
         series,
         (-size, size),
         "Offset of the log-odds",
-        {"No offset": 0.0},
+        {"": 0.0},
         ends[0],
     )
 
@@ -181,7 +181,8 @@ def _over_time(
     ]
     for text, value in lines.items():
         parts.append(svg.line(panel.points((1 - pad, n + pad), (value, value)), "diagonal"))
-        parts.append(svg.label(text, panel.right, panel.y(value) - 6, text_anchor="end", class_="tick"))
+        if text:
+            parts.append(svg.label(text, panel.right, panel.y(value) - 6, text_anchor="end", class_="tick"))
     hover: list[tuple[float, float, str, str]] = []
     for place, (values, texts) in enumerate(series):
         inside = []

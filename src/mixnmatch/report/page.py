@@ -83,7 +83,7 @@ def render(data: ReportData) -> str:
         A whole page: style, script and figures are inside, and its content security policy forbids to load anything.
     """
     two, changed = data.n_classes == 2, data.method != "identity"
-    sides = [ShownSide("before", "Before calibration", data.before, data.after)]
+    sides = [ShownSide("before", "Before calibration" if changed else "Scores as given", data.before, data.after)]
     if changed:
         sides.append(ShownSide("after", f"After {data.method}", data.after, data.before))
     names = [] if data.curve is None else sorted(data.curve.methods, key=lambda name: name != data.method)
@@ -105,8 +105,7 @@ def render(data: ReportData) -> str:
         drawn,
         heading=data.title if "calibration" in data.title.lower() else f"{data.title} – calibration report",
         title=data.title,
-        # Two classes mirror each other: the diagrams of the positive one say it all.
-        sections=[each for each in SECTIONS if not (two and each[0] == "worst-classes")],
+        sections=_sections(two=two, changed=changed),
         data=data,
         levels=LEVELS,
         level_after=level(data.after),
@@ -127,6 +126,12 @@ def render(data: ReportData) -> str:
         few_of_a_class=FEW_OF_A_CLASS,
         significance=SIGNIFICANCE,
     )
+
+
+def _sections(*, two: bool, changed: bool) -> list[tuple[str, str]]:
+    """Names and titles of the sections. Two classes mirror each other: the diagrams of the positive one say it all."""
+    titles = dict(SECTIONS) | ({} if changed else {"reliability": "Reliability"})
+    return [(name, title) for name, title in titles.items() if not (two and name == "worst-classes")]
 
 
 def whole_page(template: str, drawings: Iterable[Figure], **context: Any) -> str:
