@@ -328,7 +328,7 @@ def report() -> None:
             shot = [browser, *options, *look, f"--screenshot={target}", page.as_uri()]
             subprocess.run(shot, check=True, capture_output=True)
             with Image.open(target) as picture:
-                small = picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=64)
+                small = picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=160)
             small.save(target, optimize=True)
 
 

@@ -23,9 +23,14 @@ NEEDED = (
     "mixnmatch/__init__.pyi",
     "mixnmatch/selection/__init__.pyi",
     "mixnmatch/data/sample.npz",
+    "mixnmatch/assets/closed_page.html",
+    "mixnmatch/assets/result.html",
     "mixnmatch/report/assets/report.css",
     "mixnmatch/report/assets/report.js",
+    "mixnmatch/report/assets/report.html",
+    "mixnmatch/report/assets/monitor.html",
     "mixnmatch/playground/assets/page.js",
+    "mixnmatch/playground/assets/playground.html",
 )
 RELATIVE = re.compile(r"\]\((?!https?:|mailto:|#)[^)]*\)")
 

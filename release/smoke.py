@@ -33,10 +33,11 @@ def main() -> None:
             ["--version"],
             ["demo", "--methods", "identity,ts,ets", "--output", "out"],
             ["evaluate", "out/evaluation.npz", "--map", "out/map.json"],
+            ["monitor", "out/map.json", "out/evaluation.npz", "--state", "state.json", "--html", "monitor.html"],
             ["playground", "-o", "playground.html"],
         ):
             subprocess.run([command, *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        for made in ("out/report.html", "out/map.json", "playground.html"):
+        for made in ("out/report.html", "out/map.json", "monitor.html", "playground.html"):
             assert Path(folder, made).stat().st_size > 500, made
 
 

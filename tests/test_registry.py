@@ -54,7 +54,7 @@ def test_public_names_exist_and_import_is_lazy():
         assert getattr(mm, name) is not None
     with pytest.raises(AttributeError, match="No mixnmatch attribute"):
         mm.nothing  # noqa: B018
-    heavy = ("numba", "matplotlib", "torch", "scipy", "sklearn")
+    heavy = ("numba", "matplotlib", "torch", "scipy", "sklearn", "jinja2", "markupsafe")
     code = f"import sys, mixnmatch; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from html import unescape
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def test_learning_curve():
     assert len(frame) == len(curve.points)
     assert frame["nll"].tolist() == [point.nll for point in curve.points]
     assert "Would" not in curve._repr_html_()
-    assert str(curve.outlooks[0]) in curve._repr_html_().replace("&#x27;", "'")
+    assert str(curve.outlooks[0]) in unescape(curve._repr_html_())
 
 
 def test_evaluation(fitted):

@@ -1,55 +1,79 @@
-"""Pages in one file: style, script and data are inside, and a content security policy forbids to load anything."""
+"""HTML from templates: escaping is on, a missing value is an error, and pages may not load anything."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import json
-from html import escape
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+Filters = tuple[Callable[..., object], ...]
+
+
+def render(template: str, *, filters: Filters = (), **context: Any) -> str:
+    """Fill in a template.
+
+    Parameters
+    ----------
+    template : str
+        Path in the package, such as ``"report/assets/report.html"``.
+    filters : tuple of callables
+        Functions that the template uses as filters, by their names.
+    **context : Any
+        What the template shows. Text is escaped.
+    """
+    return _environment(filters).get_template(template).render(context)
 
 
 def closed_page(
-    heading: str, body: str, *, style: str, script: str, data: dict[str, Any], script_type: str | None = None
+    template: str, *, style: str, script: str, embedded: dict[str, Any], filters: Filters = (), **context: Any
 ) -> str:
     """A whole page that makes no network requests and runs no script but its own.
 
     Parameters
     ----------
-    heading : str
-        Title of the page.
-    body : str
-        Content, HTML.
+    template : str
+        A template that extends ``assets/closed_page.html``.
     style, script : str
-        CSS and JavaScript. The policy admits them by their hashes.
-    data : dict
+        CSS and JavaScript of this package. The policy admits them by their hashes.
+    embedded : dict
         What the script reads: JSON values by the id of the element that holds them.
-    script_type : str, optional
-        Type of the script, such as "module".
+    filters, **context
+        As for :func:`render`; ``heading`` is the title of the page.
     """
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    elements = "".join(
-        f'<script type="application/json" id="{escape(name)}">{safe_json(value)}</script>\n'
-        for name, value in data.items()
-    )
-    kind = "" if script_type is None else f' type="{escape(script_type)}"'
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy, quote=True)}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
-        f'<title>{escape(heading)}</title>\n<link rel="icon" href="data:,">\n<style>{style}</style>\n</head>\n<body>\n'
-        f"{body}\n{elements}<script{kind}>{script}</script>\n</body>\n</html>\n"
-    )
+    return render(template, filters=filters, policy=policy, style=style, script=script, embedded=embedded, **context)
 
 
-def safe_json(value: Any) -> str:
-    """JSON that cannot end the element it is in, nor start another."""
-    text = json.dumps(value, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+def asset(path: str) -> str:
+    """Text of a file of the package, such as ``"report/assets/report.css"``."""
+    return resources.files("mixnmatch").joinpath(*path.split("/")).read_text(encoding="utf-8")
+
+
+@cache
+def _environment(filters: Filters) -> Environment:
+    # Only pages and notebooks need it: serving a map does not pay for the import.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("mixnmatch", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters.update({each.__name__: each for each in filters})
+    made.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": True, "separators": (",", ":")}
+    return made
 
 
 def _hash(content: str) -> str:

@@ -94,9 +94,9 @@ def contrast(one, other):
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_and_lines_stand_out(dark):
     """What axe cannot decide, in drawings and pills: the colours of the style sheet."""
-    from mixnmatch.report.page import asset
+    from mixnmatch._html import asset
 
-    light, _, rest = asset("report.css").partition("@media screen and (prefers-color-scheme: dark)")
+    light, _, rest = asset("report/assets/report.css").partition("@media screen and (prefers-color-scheme: dark)")
     found = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", light))
     if dark:
         found |= dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", rest.partition("\n}")[0]))

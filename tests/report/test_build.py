@@ -51,7 +51,7 @@ def test_calibrated_scores_need_no_map():
     data = build_report(logits, y, logits=True, methods=["ts"])
     assert data.diagnosis.level in ("good", "unclear")
     assert data.verdict.helps == "no"
-    assert data.next_steps[0].heading in ("Calibrating is optional", "Leave the scores as they are")
+    assert data.next_steps[0].heading in ("Use ts, or leave the scores as they are", "Leave the scores as they are")
     assert "helps" not in data.diagnosis.effect
 
 

@@ -1,6 +1,7 @@
 """The section on decisions: what it says is what was measured."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,7 +66,10 @@ def test_weights_count(two_classes):
     with_weights = coverage_for(p, y, risk=0.2, sample_weight=w)
     assert report.decisions.coverages[-1].coverage == pytest.approx(with_weights.coverage)
     assert report.decisions.saving is None
-    assert "lowers the cost at no threshold" in render(report)
+    assert "lowers the cost" not in render(report)  # nothing is calibrated
+    other = two_classes[0]
+    same = replace(other.decisions, cost_after=other.decisions.cost_before)
+    assert "lowers the cost at no threshold" in render(replace(other, decisions=same))
 
 
 def test_figures_of_extreme_scores_have_numbers():

@@ -9,6 +9,8 @@ import mixnmatch as mm
 from mixnmatch.monitoring import Monitor
 from mixnmatch.report.monitor import render_monitor, write_monitor_page
 from tests.conftest import draw_labels, softmax
+from tests.report.axe import needs_axe, violations
+from tests.report.browser import Browser, find_chromium
 
 
 def made(n_classes, steps=3, names=None):
@@ -54,3 +56,24 @@ def test_nothing_to_show():
     monitor = Monitor(mm.maps.Identity().fit([0.2, 0.8], [0, 1]))
     with pytest.raises(ValueError, match="no samples"):
         render_monitor(monitor)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    if find_chromium() is None:
+        pytest.skip("chromium is not installed")
+    started = Browser(tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
+
+
+@needs_axe
+@pytest.mark.parametrize("width, dark", [(390, True), (1280, False)])
+def test_a_browser_shows_it(browser, tmp_path, width, dark):
+    path = tmp_path / "page.html"
+    write_monitor_page(path, made(5))
+    browser.open(path, width=width, mobile=width < 500, dark=dark)
+    assert browser.messages == []
+    assert browser.requests == [path.as_uri()]
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    assert violations(browser) == []

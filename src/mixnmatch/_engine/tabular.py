@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 from mixnmatch._engine.text import significant
@@ -50,14 +49,11 @@ class Tabular:
 
     def _repr_html_(self) -> str:
         """The table and what is said about it, for notebooks."""
+        from mixnmatch._html import render
+
         header, *rows = self._cells()
-        above, below = ("".join(f"<p>{escape(text)}</p>" for text in texts) for texts in self._texts())
-        head = "".join(f'<th scope="col">{escape(text)}</th>' for text in header)
-        body = "".join(
-            f'<tr><th scope="row">{escape(first)}</th>{"".join(f"<td>{escape(text)}</td>" for text in rest)}</tr>'
-            for first, *rest in rows
-        )
-        return f"<div>{above}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}</div>"
+        above, below = self._texts()
+        return render("assets/result.html", header=header, rows=rows, above=above, below=below)
 
 
 def interval_columns(name: str, value: Any) -> dict[str, Any]:

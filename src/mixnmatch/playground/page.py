@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-from html import escape
-from importlib import resources
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from mixnmatch._files import atomic_write
-from mixnmatch._html import closed_page
+from mixnmatch._html import asset, closed_page
 from mixnmatch._version import __version__
 from mixnmatch.data import load_sample
-from mixnmatch.report.page import asset
 
 # The modules of the page, each after those that it imports.
 MODULES = (
@@ -73,14 +70,15 @@ def render_playground() -> str:
         browser; its content security policy forbids network requests.
     """
     sample = _sample()
-    body = _asset("body.html").replace("@SAMPLE@", escape(_about(sample))).replace("@VERSION@", escape(__version__))
     return closed_page(
-        "Calibration playground – mixnmatch",
-        body,
-        style=asset("report.css") + _asset("playground.css"),
+        "playground/assets/playground.html",
+        style=asset("report/assets/report.css") + _asset("playground.css"),
         script=bundle(),
-        data={"playground-data": {"version": __version__, "sample": sample}},
-        script_type="module",
+        embedded={"playground-data": {"version": __version__, "sample": sample}},
+        heading="Calibration playground – mixnmatch",
+        version=__version__,
+        sample=sample,
+        every=EVERY,
     )
 
 
@@ -99,7 +97,7 @@ def _as_function(name: str, source: str) -> str:
 
 
 def _asset(name: str) -> str:
-    return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+    return asset(f"playground/assets/{name}")
 
 
 def _sample() -> dict[str, Any]:
@@ -116,13 +114,3 @@ def _sample() -> dict[str, Any]:
         "labels": base64.b64encode(labels.astype("u1").tobytes()).decode(),
         "images": len(labels),
     }
-
-
-def _about(sample: dict[str, Any]) -> str:
-    """What the samples in the page are."""
-    return (
-        f"LeNet-5 on CIFAR-10: logits of {sample['images']} images that the network was not trained on, every "
-        f"{EVERY}th of the sample that comes with the library, rounded to multiples of 1/{sample['scale']}. The sample "
-        f"with two classes asks of the same images whether they show a {sample['positive']}; its scores are the "
-        "probabilities of that class. The network is overconfident."
-    )

@@ -1,21 +1,24 @@
-"""How numbers are written in a report."""
+"""How numbers and names are written in a report."""
 
 from __future__ import annotations
 
 import math
+import re
 
 from mixnmatch.evaluation.result import p_text
 
 # Classes that are named in a sentence.
 NAMED = 5
+# Numbers of samples in a text; other numbers may be names of classes.
+COUNTED = r"(?<![\w.])\d{5,}(?= (?:to \d+ )?(?:calibration )?(?:samples|others|predictions)\b)"
 
 
-def percent(value: float | None) -> str:
-    """A share as a percentage of about three digits."""
+def percent(value: float | None, digits: int | None = None) -> str:
+    """A share as a percentage, of about three digits unless ``digits`` after the point are asked for."""
     if value is None or not math.isfinite(value):
         return "–"
-    size = abs(100 * value)
-    digits = 1 if size >= 1 or size == 0 else 2
+    if digits is None:
+        digits = 1 if abs(value) >= 0.01 or value == 0 else 2
     return f"{100 * value:.{digits}f}%".replace("-", "−")
 
 
@@ -36,9 +39,15 @@ def number(value: float | None, digits: int = 4, *, sign: bool = False) -> str:
 
 
 def count(value: float) -> str:
-    """A number of samples, in groups of three digits."""
-    whole = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
-    return whole.replace(",", "\u202f")
+    """A number of samples, from five digits on in groups of three."""
+    text = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+    return text.replace(",", "\u202f" if value >= 10_000 else "")
+
+
+def typeset(text: str) -> str:
+    """A text of another module with minus signs, and with numbers of samples as :func:`count` writes them."""
+    text = re.sub(r"(?<![\w.])-(?=[\d ])", "−", text)
+    return re.sub(COUNTED, lambda found: count(int(found[0])), text)
 
 
 def samples(value: float) -> str:
@@ -51,21 +60,20 @@ def p_value(value: float) -> str:
     return p_text(value).replace("<=", "≤").replace("-", "−")
 
 
-def interval(ends: tuple[float, float] | None, *, as_percent: bool = True, sign: bool = False) -> str:
-    """Two ends, or a dash where there are none."""
+def interval(ends: tuple[float, float] | None) -> str:
+    """Two shares as percentages of as many digits, or a dash where there are none."""
     if ends is None or not all(map(math.isfinite, ends)):
         return "–"
-    show = percent if as_percent else (lambda end: number(end, sign=sign))
-    return f"{show(ends[0])} to {show(ends[1])}"
+    digits = 1 if max(map(abs, ends)) >= 0.01 else 2
+    return f"{percent(ends[0], digits)} to {percent(ends[1], digits)}"
 
 
-def span(ends: tuple[float, float] | None, *, as_percent: bool = True, digits: int = 3) -> str:
+def span(ends: tuple[float, float] | None, digits: int = 4, *, as_percent: bool = False) -> str:
     """Two ends where there is little room."""
     if ends is None or not all(map(math.isfinite, ends)):
         return "–"
     if as_percent:
-        places = 1 if 100 * max(map(abs, ends)) >= 1 else 2
-        return f"{100 * ends[0]:.{places}f} – {100 * ends[1]:.{places}f}%".replace("-", "−")
+        return f"{percent(ends[0], digits).removesuffix('%')} – {percent(ends[1], digits)}"
     return f"{number(ends[0], digits)} – {number(ends[1], digits)}"
 
 
@@ -75,3 +83,27 @@ def listed(names: list[str]) -> str:
     if len(names) > NAMED:
         return f"{', '.join(shown)} and {len(names) - NAMED} more"
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def sentence(text: str) -> str:
+    """The text with a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
+def method_name(name: str) -> str:
+    """A method as tables and legends call it."""
+    return "uncalibrated" if name == "identity" else name
+
+
+def p_short(value: float) -> str:
+    """A p-value in a column of them."""
+    return p_value(value).removeprefix("p ").removeprefix("= ")
+
+
+def exact(value: float | None) -> str:
+    """A number to sort by, with all of its digits; empty where there is none."""
+    return "" if value is None or not math.isfinite(value) else repr(float(value))
+
+
+# What templates use.
+FILTERS = (percent, number, count, typeset, interval, span, listed, sentence, method_name, p_short, exact)

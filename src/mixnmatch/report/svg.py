@@ -1,14 +1,18 @@
-"""Drawing in SVG: panels that know their scales, and the few shapes that figures are made of."""
+"""Drawing in SVG: panels that know their scales, and the few shapes that figures are made of.
+
+Drawings are computed point by point, which Python says more clearly than a template. They are made of ``Markup`` by
+:func:`element` alone, which escapes all text and all attributes; templates put them into pages as they are.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -61,36 +65,37 @@ class Panel:
         return [(self.x(a), self.y(b)) for a, b in pairs if math.isfinite(a) and math.isfinite(b)]
 
 
-def attributes(given: dict[str, Any]) -> str:
-    """Attributes of an element, escaped; ``class_`` stands for ``class`` and ``data_x`` for ``data-x``."""
-    made = []
-    for name, value in given.items():
-        if value is not None:
-            shown = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-            made.append(f' {name.rstrip("_").replace("_", "-")}="{escape(shown, quote=True)}"')
-    return "".join(made)
+def element(tag: str, *content: str, **given: Any) -> Markup:
+    """An element: text in it is escaped, markup is not; ``class_`` stands for ``class``, ``data_x`` for ``data-x``."""
+    inside = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{escape(_shown(value))}"'
+        for name, value in given.items()
+        if value is not None
+    )
+    children = "".join(escape(part) for part in content)
+    return Markup(f"<{tag}{inside}>{children}</{tag}>" if children else f"<{tag}{inside}/>")
 
 
-def element(tag: str, content: str = "", **given: Any) -> str:
-    """An element with content that is already markup."""
-    inside = attributes(given)
-    return f"<{tag}{inside}>{content}</{tag}>" if content else f"<{tag}{inside}/>"
+def _shown(value: Any) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
-def label(text: str, x: float, y: float, **given: Any) -> str:
+def label(text: str, x: float, y: float, **given: Any) -> Markup:
     """Text."""
-    return f"<text{attributes({'x': x, 'y': y, **given})}>{escape(text)}</text>"
+    return element("text", text, x=x, y=y, **given)
 
 
-def line(points: Sequence[tuple[float, float]], class_: str, **given: Any) -> str:
-    """A line through points."""
-    return element("path", d=path(points), class_=class_, **given) if len(points) > 1 else ""
+def line(points: Sequence[tuple[float, float]], class_: str) -> Markup:
+    """A line through points; a single one is a dot."""
+    if len(points) == 1:
+        return element("circle", cx=points[0][0], cy=points[0][1], r=4.0, class_=f"dot {class_}")
+    return element("path", d=path(points), class_=class_) if points else Markup()
 
 
-def area(upper: Sequence[tuple[float, float]], lower: Sequence[tuple[float, float]], class_: str) -> str:
+def area(upper: Sequence[tuple[float, float]], lower: Sequence[tuple[float, float]], class_: str) -> Markup:
     """What is between two lines."""
     if len(upper) < 2:
-        return ""
+        return Markup()
     return element("path", d=path([*upper, *reversed(lower)]) + "Z", class_=class_)
 
 
@@ -99,8 +104,8 @@ def path(points: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
-def marker(kind: int, x: float, y: float, class_: str, size: float = 4.0) -> str:
-    """One of five shapes, so that colour is not all that tells series apart."""
+def marker(kind: int, x: float, y: float, class_: str, size: float = 4.0) -> Markup:
+    """One of five shapes, so that series differ in more than colour."""
     r = size
     shape = kind % 5
     if shape == 0:
@@ -121,8 +126,8 @@ def thinned(n: int, most: int = MOST_POINTS) -> NDArray[np.intp]:
 
 
 def x_axis(
-    panel: Panel, ticks: Sequence[tuple[float, str]], title: str, *, grid_from: float | None = None, drop: float = 36.0
-) -> str:
+    panel: Panel, ticks: Sequence[tuple[float, str]], title: str, *, grid_from: float | None = None, drop: float = 46.0
+) -> Markup:
     """Ticks and title below a panel; grid lines start at ``grid_from``, the top of what they cross."""
     top = panel.top if grid_from is None else grid_from
     made = []
@@ -134,10 +139,10 @@ def x_axis(
         made.append(
             label(title, panel.left + panel.width / 2, panel.bottom + drop, text_anchor="middle", class_="axis")
         )
-    return "".join(made)
+    return Markup().join(made)
 
 
-def y_axis(panel: Panel, ticks: Sequence[tuple[float, str]], title: str) -> str:
+def y_axis(panel: Panel, ticks: Sequence[tuple[float, str]], title: str) -> Markup:
     """Ticks beside a panel and a title above it, which is easier to read than one that stands on its side."""
     made = []
     for value, text in ticks:
@@ -146,7 +151,7 @@ def y_axis(panel: Panel, ticks: Sequence[tuple[float, str]], title: str) -> str:
         made.append(label(text, panel.left - 7, y + 4.5, text_anchor="end", class_="tick"))
     if title:
         made.append(label(title, 2.0, panel.top - 10, class_="axis"))
-    return "".join(made)
+    return Markup().join(made)
 
 
 def nice_ticks(low: float, high: float, about: int = 5) -> list[float]:
@@ -160,12 +165,29 @@ def nice_ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [round(k * step, 12) for k in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def drawing(content: str, width: float, height: float, *, name: str, title: str, description: str, kind: str) -> str:
+def swatch(place: int) -> Markup:
+    """The line and the shape of a series, for a legend."""
+    parts = (line([(1, 7), (29, 7)], f"curve line s{place} dash{place}"), marker(place, 15, 7, f"dot s{place}"))
+    return element("svg", *parts, viewBox="0 0 30 14", class_="swatch", aria_hidden="true")
+
+
+def tick_labels(ticks: Sequence[float], *, as_percent: bool = False) -> list[tuple[float, str]]:
+    """Ticks with their texts, of as few digits as show all of them exactly."""
+    scale, sign = (100, "%") if as_percent else (1, "")
+    digits = next(d for d in range(16) if all(abs(round(scale * t, d) - scale * t) < 1e-9 for t in ticks))
+    return [(tick, f"{scale * tick:.{digits}f}{sign}".replace("-", "−")) for tick in ticks]
+
+
+def drawing(
+    parts: Iterable[Markup], width: float, height: float, *, name: str, title: str, description: str, kind: str
+) -> Markup:
     """A whole drawing, with its text alternative."""
-    head = f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(description)}</desc>'
     return element(
         "svg",
-        head + content + '<g class="cursor" aria-hidden="true"></g>',
+        element("title", title, id=f"{name}-title"),
+        element("desc", description, id=f"{name}-desc"),
+        *parts,
+        element("g", class_="cursor", aria_hidden="true"),
         viewBox=f"0 0 {width:g} {height:g}",
         role="img",
         aria_labelledby=f"{name}-title {name}-desc",

@@ -6,7 +6,7 @@ import math
 
 from mixnmatch.evaluation.result import CalibrationError
 from mixnmatch.report.data import ClassRow, ConfidentShare, Diagnosis, NextStep, Side
-from mixnmatch.report.formats import count, interval, listed, p_value, percent, points, samples
+from mixnmatch.report.formats import count, interval, listed, p_value, percent, points, samples, sentence, typeset
 from mixnmatch.selection.learning import LearningCurve
 from mixnmatch.selection.results import MethodResult
 from mixnmatch.selection.verdict import Verdict, change_text
@@ -51,10 +51,10 @@ def rule(side: Side) -> str:
     shown = f"{100 * small:.2g}%"
     limit = shown + (", half the frequency of the rarer class," if small < SMALL_ERROR else "")
     return (
-        f"Scores are called calibrated if the test of the calibration error does not reject at {SIGNIFICANCE:.0%} and "
-        f"the 95% interval of the error ends at {limit} or below. If the test rejects, they are slightly "
-        f"miscalibrated with an error below {shown}, and not calibrated otherwise. In the remaining case the "
-        "samples cannot tell."
+        f"Calibrated: the test of the calibration error does not reject at {SIGNIFICANCE:.0%} and the 95% interval of "
+        f"the error ends at {limit} or below. Slightly miscalibrated: the test rejects, the error is below {shown}. "
+        f"Not calibrated: the test rejects, the error is {shown} or more. Otherwise there are too few samples to "
+        "tell."
     )
 
 
@@ -123,10 +123,10 @@ def _evidence(error: CalibrationError) -> str:
 def _effect(before: Side, after: Side, result: MethodResult | None, effect: Verdict) -> str:
     method = effect.method
     if method == "identity":
-        return "The scores are left as they are; the table below shows what the methods would change."
+        return "The scores stay as they are; the table of methods shows what calibration would change."
     text = f"With {method}, the error is {percent(after.error)} ({interval(after.error.interval)})"
     if effect.improvement is not None:
-        text += f", and the {effect.score} {change_text(effect.improvement).replace('-', '−')}"
+        text += f", and the {effect.score} {typeset(change_text(effect.improvement))}"
     text += "."
     if result is None or result.winners_changed is None:
         return text
@@ -156,30 +156,30 @@ def next_steps(
     if method != "identity":
         heading = {"yes": "Collect more calibration samples", "no": "The calibration set is large enough"}.get(outlook)
         evidence = curve_answer.partition(": ")[2] or curve_answer
-        steps.append(NextStep(heading or "See whether more calibration samples help", f"{sentence(evidence)}."))
+        steps.append(NextStep(heading or "Find out whether more calibration samples help", f"{sentence(evidence)}."))
     ends = after.error.interval
     if ends is not None and ends[1] > small_error(after) and after.error.n < after.error.advised_n:
         text = (
             f"With {samples(after.error.n)} the error after calibration may be anything from {percent(ends[0])} to "
-            f"{percent(ends[1])}; about {count(after.error.advised_n)} would give it to within ±50%."
+            f"{percent(ends[1])}; about {count(after.error.advised_n)} samples would estimate it to within ±50%."
         )
         steps.append(NextStep("Evaluate on more samples", text))
     if level(after) == "bad":
-        text = f"An error of {percent(after.error)} is left after {method}: try more flexible methods."
-        steps.append(NextStep("Look at what is left", text, "mixnmatch compare SCORES --all"))
+        text = f"After {method} the calibration error is still {percent(after.error)}: try more flexible methods."
+        steps.append(NextStep("Reduce the remaining error", text, "mixnmatch compare SCORES --all"))
     if absent:
         text = (
             f"There are no calibration samples of {listed(list(absent))}. "
-            "Probabilities of such classes are not calibrated by any method."
+            "No method can calibrate the probabilities of these classes."
         )
-        steps.append(NextStep("Find samples of absent classes", text))
+        steps.append(NextStep("Collect samples of absent classes", text))
     # As many tests as classes are shown: each at its share of the level.
     left = [r.name for r in classes if r.p_after * len(classes) < SIGNIFICANCE and r.after >= SMALL_ERROR / 3]
     if left and len(classes) > 1:
         text = f"Still miscalibrated: {listed(left)}. A map with parameters for each class may help there."
-        steps.append(NextStep("Look at single classes", text))
+        steps.append(NextStep("Check single classes", text))
     text = "A calibration map belongs to one model and one kind of data. Fit it again when either changes."
-    steps.append(NextStep("Check again", text))
+    steps.append(NextStep("Repeat this check", text))
     return tuple(steps)
 
 
@@ -193,8 +193,9 @@ def _use(method: str, fitted: bool, verdict: Verdict, before: Side) -> NextStep:
     if method != verdict.method:
         return NextStep(f"Prefer {verdict.method} to {method}", why, _commands(verdict.method))
     if verdict.helps != "yes" and not significant(before.error):
-        text = f"The scores are not significantly miscalibrated, and {method} does not lower the {verdict.score} "
-        return NextStep("Calibrating is optional", f"{text}significantly. {why}", "" if fitted else _commands(method))
+        text = f"Both are fine: the scores are not significantly miscalibrated, and {method} does not lower the "
+        heading = f"Use {method}, or leave the scores as they are"
+        return NextStep(heading, f"{text}{verdict.score} significantly.", "" if fitted else _commands(method))
     return NextStep(f"Use {method}", why, "" if fitted else _commands(method))
 
 
@@ -202,8 +203,3 @@ def _commands(method: str) -> str:
     if not method.replace("-", "").isalnum():  # an expression, not a short name
         return ""
     return f"mixnmatch fit SCORES --method {method} -o map.json\nmixnmatch apply map.json NEW_SCORES -o calibrated.npz"
-
-
-def sentence(text: str) -> str:
-    """The text with a capital letter."""
-    return text[:1].upper() + text[1:]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+from typing import ClassVar
 
+from mixnmatch._html import render
 from mixnmatch.experiments.reproduce.claims import Statement
 from mixnmatch.experiments.reproduce.tables import Table
 
@@ -16,6 +17,7 @@ __all__ = ["Block", "Code", "Figure", "Grid", "Heading", "Text", "statements", "
 class Heading:
     """A title; the first of a page has level 1."""
 
+    kind: ClassVar = "heading"
     text: str
     level: int = 2
 
@@ -24,6 +26,7 @@ class Heading:
 class Text:
     """A paragraph."""
 
+    kind: ClassVar = "text"
     text: str
 
 
@@ -31,6 +34,7 @@ class Text:
 class Code:
     """Lines to be typed."""
 
+    kind: ClassVar = "code"
     text: str
 
 
@@ -38,6 +42,7 @@ class Code:
 class Grid:
     """A table of texts with a header; where ``bold`` is true the text is bold."""
 
+    kind: ClassVar = "grid"
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     bold: Sequence[Sequence[bool]] | None = None
@@ -48,6 +53,7 @@ class Grid:
 class Figure:
     """A picture beside the page."""
 
+    kind: ClassVar = "figure"
     path: str
     caption: str
 
@@ -108,42 +114,7 @@ def _without_html(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-STYLE = """body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:1200px;padding:0 1rem;color:#1a1a1a}
-table{border-collapse:collapse;font-size:13px;margin:1rem 0;display:block;overflow-x:auto}
-th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid #ddd;font-variant-numeric:tabular-nums}
-.left{text-align:left}img{max-width:100%}pre{background:#f4f4f4;padding:.7rem;overflow-x:auto}figcaption{color:#555}"""
-
-
 def to_html(blocks: Sequence[Block]) -> str:
     """The page in HTML; figures are files beside it."""
-    title = next((escape(block.text) for block in blocks if isinstance(block, Heading)), "")
-    body = "\n".join(_html(block) for block in blocks)
-    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    head = f"<head>{meta}<title>{title}</title><style>{STYLE}</style></head>"
-    return f'<!doctype html>\n<html lang="en">{head}\n<body>\n{body}\n</body></html>\n'
-
-
-def _html(block: Block) -> str:
-    if isinstance(block, Heading):
-        return f"<h{block.level}>{escape(block.text)}</h{block.level}>"
-    if isinstance(block, Text):
-        return f"<p>{escape(block.text)}</p>"
-    if isinstance(block, Code):
-        return f"<pre>{escape(block.text)}</pre>"
-    if isinstance(block, Figure):
-        caption = escape(block.caption)
-        picture = f'<img src="{escape(block.path)}" alt="{caption}">'
-        return f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
-    lines = [_html_row(block.header, [False] * len(block.header), "th", block.left)]
-    for number, row in enumerate(block.rows):
-        bold = [False] * len(row) if block.bold is None else block.bold[number]
-        lines.append(_html_row(row, bold, "td", block.left))
-    return f"<table>{''.join(lines)}</table>"
-
-
-def _html_row(cells: Sequence[str], bold: Sequence[bool], tag: str, left: int) -> str:
-    tags = []
-    for column, (cell, strong) in enumerate(zip(cells, bold, strict=True)):
-        text = f"<b>{escape(cell)}</b>" if strong else escape(cell)
-        tags.append(f"<{tag}{' class=left' if column < left else ''}>{text}</{tag}>")
-    return f"<tr>{''.join(tags)}</tr>"
+    title = next((block.text for block in blocks if isinstance(block, Heading)), "")
+    return render("experiments/reproduce/assets/page.html", title=title, blocks=blocks)

@@ -26,9 +26,11 @@ const node = (name, attributes = {}, ...children) => {
 };
 
 // Numbers as the report writes them.
-const percent = (share) => (Number.isFinite(share) ? `${(100 * share).toFixed(share !== 0 && Math.abs(share) < 0.00995 ? 2 : 1)}%` : "–");
+const percent = (share, digits = share !== 0 && Math.abs(share) < 0.00995 ? 2 : 1) =>
+  (Number.isFinite(share) ? `${(100 * share).toFixed(digits)}%` : "–");
+const exact = (share) => percent(share, 2);
 const number = (value) => (Number.isFinite(value) ? value.toFixed(4) : value === Infinity ? "infinite" : "–");
-const count = (value) => value.toLocaleString("en-US").replaceAll(",", "\u202f");
+const count = (value) => value.toLocaleString("en-US").replaceAll(",", value < 10000 ? "" : "\u202f");
 const signed = (value, show) => `${value > 0 ? "+" : value < 0 ? "−" : "±"}${show(Math.abs(value))}`;
 
 const announce = (text) => { $("status").textContent = text; };
@@ -151,31 +153,31 @@ const splitLine = () => {
   const { session } = state, n = state.result.before.measures.n;
   if (session.how === "halves") {
     return `Fitted on ${count(session.calibration.n)} samples, evaluated on the other ${count(n)}: two halves, drawn by a hash ` +
-      "of the row number. All numbers below are of the evaluation half.";
+      "of the row number. All numbers below are from the evaluation half.";
   }
-  return `Cross-fitted: each of the ${count(n)} samples is evaluated with a map fitted on the other folds, of five. The map of ` +
-    "the file is fitted on all samples.";
+  return `Cross-fitted in five folds: each of the ${count(n)} samples is evaluated with a map that was fitted on the other folds. ` +
+    "The map in the file is fitted on all samples.";
 };
 
 const subject = () => (state.table.width === 2 ? `P(${state.table.names[1]})` : "confidence");
 
 const headline = () => {
   const { before, after, changes } = state.result, { value, standardError } = changes.logLoss;
-  const error = `The calibration error (ECE, 15 bins) is ${percent(after.measures.ece)}; before it was ${percent(before.measures.ece)}.`;
+  const error = `The calibration error (ECE, 15 bins) is ${percent(after.measures.ece)} after calibration, ${percent(before.measures.ece)} before.`;
   if (!Number.isFinite(value)) {
-    return `${error} Log loss before is infinite: some label was given probability zero.`;
+    return `${error} The log loss before is infinite: a label had probability zero.`;
   }
   const size = `${number(Math.abs(value))} (standard error ${number(standardError)})`;
-  if (Math.abs(value) <= 2 * standardError) return `${error} Log loss changed by ${size}: no clear change.`;
-  return value < 0 ? `${error} Log loss fell by ${size}.` : `${error} Log loss rose by ${size}: on these samples the map does harm.`;
+  if (Math.abs(value) <= 2 * standardError) return `${error} The log loss does not change significantly (${signed(value, number)}, standard error ${number(standardError)}).`;
+  return value < 0 ? `${error} Log loss fell by ${size}.` : `${error} Log loss rose by ${size}: the map makes these scores worse.`;
 };
 
 const sureLine = () => {
   const { before, after } = state.result;
   if (before.sure.count < 20 || after.sure.count < 20) return "";
   const what = state.table.width === 2 ? `were ${state.table.names[1]}` : "were right";
-  return `Of samples with a ${subject() === "confidence" ? "confidence" : subject()} of 90% and above, ${percent(before.sure.share)} ` +
-    `${what} (of ${count(before.sure.count)}); now ${percent(after.sure.share)} (of ${count(after.sure.count)}).`;
+  return `Of the ${count(before.sure.count)} samples with a ${subject()} of 90% or above, ${percent(before.sure.share)} ${what}; ` +
+    `after calibration, ${percent(after.sure.share)} of ${count(after.sure.count)}.`;
 };
 
 const summary = () => `${titleOf(chosen("method"))}. ${headline()}`;
@@ -194,16 +196,16 @@ const showDiagrams = (method) => {
   for (const which of ["before", "after"]) {
     const { curve, bins, measures: found } = state.result[which];
     const title = which === "before" ? "Before calibration" : `After: ${titleOf(method)}`;
-    const said = two ? "mean probability" : "mean confidence", got = two ? "frequency" : "accuracy";
-    const averages = `${said} ${percent(found.meanConfidence)}, ${got} ${percent(found.meanOutcome)}`;
+    const predicted = two ? "mean probability" : "mean confidence", observed = two ? "frequency" : "accuracy";
+    const averages = `${predicted} ${percent(found.meanConfidence)}, ${observed} ${percent(found.meanOutcome)}`;
     $(`diagram-${which}`).replaceChildren(reliabilityDiagram({
       which, title, curve, bins, binCount: BINS,
       description: `Observed frequency against ${subject()}: ` +
-        bins.map((bin) => `${percent(bin.value)} where ${percent(bin.confidence)} was said`).join(", ") + `. On average: ${averages}.`,
+        bins.map((bin) => `${percent(bin.value)} at ${percent(bin.confidence)}`).join(", ") + `. On average: ${averages}.`,
       xTitle: two ? `Predicted ${subject()}` : "Confidence",
-      yTitle: two ? "How often it happened" : "How often it was right",
+      yTitle: two ? "Observed frequency" : "Observed accuracy",
     }));
-    $(`caption-${which}`).replaceChildren(node("strong", {}, title), `: ECE ${percent(found.ece)}; ${averages}.`);
+    $(`caption-${which}`).replaceChildren(node("strong", {}, title), `: ECE ${exact(found.ece)}; ${averages}.`);
     $(`numbers-${which}`).replaceChildren(...bins.map((bin) => node("tr", {},
       node("th", { scope: "row" }, percent(bin.confidence)),
       ...[percent(bin.value), `${percent(bin.low)} to ${percent(bin.high)}`, count(bin.count)].map((text) => node("td", {}, text)))));
@@ -218,11 +220,11 @@ const showMeasures = () => {
     node("td", {}, format(after.measures[key])),
     node("td", {}, change && Number.isFinite(change.value) ? `${signed(change.value, format)} (${format(change.standardError)})` : "–"));
   $("measures").replaceChildren(
-    row("ECE (15 bins of equal width)", "ece", percent),
-    row("ECE to expect by chance, if calibrated", "eceByChance", percent),
+    row("ECE (15 bins of equal width)", "ece", exact),
+    row("Expected ECE of calibrated scores", "eceByChance", exact),
     row("Log loss", "logLoss", number, changes.logLoss),
     row("Brier score (sum over classes)", "brier", number, changes.brier),
-    row("Accuracy", "accuracy", percent, changes.accuracy),
+    row("Accuracy", "accuracy", exact, changes.accuracy),
     row("Samples", "n", count),
   );
 };
@@ -236,8 +238,8 @@ const showParameters = () => {
   }
   $("parameters").replaceChildren(...shown);
   $("file-name").textContent = `"${fileName()}"`;
-  $("file-line").textContent = `The file holds the map that was fitted on ${count(state.session.calibration.n)} samples` +
-    (state.session.how === "halves" ? " (the calibration half), the one evaluated here." : " (all of them).");
+  $("file-line").textContent = `The file contains the map fitted on ${count(state.session.calibration.n)} samples` +
+    (state.session.how === "halves" ? " (the calibration half), which is evaluated here." : " (all of them).");
 };
 
 // The text of the map file of what is shown.

@@ -49,13 +49,13 @@
     let best = null, distance = Infinity;
     for (const point of figure.points) {
       if (hiddenSeries.has(point[2])) continue;
-      const d = figure.byX ? Math.abs(point[0] - at.x) : Math.hypot(point[0] - at.x, point[1] - at.y);
+      const d = figure.hair ? Math.abs(point[0] - at.x) : Math.hypot(point[0] - at.x, point[1] - at.y);
       if (d < distance) { best = point; distance = d; }
     }
-    if (!best || distance > (figure.byX ? 24 : 40)) { clear(svg); return; }
+    if (!best || distance > (figure.hair ? 24 : 40)) { clear(svg); return; }
     const [x, y, series, text] = best;
     svg.querySelector(".cursor").replaceChildren();
-    if (figure.byX) draw(svg, "line", { x1: x, x2: x, y1: 34, y2: 466, class: "hair" });
+    if (figure.hair) draw(svg, "line", { x1: x, x2: x, y1: figure.hair[0], y2: figure.hair[1], class: "hair" });
     draw(svg, "circle", { cx: x, cy: y, r: 6, class: `ring ${series}` });
     tip.replaceChildren();
     text.split("|").forEach((part, k) => {
@@ -79,28 +79,29 @@
   addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 
   // What the reliability diagrams show.
-  const pair = document.querySelector(".pair");
-  for (const what of ["band", "bins", "overlay"]) {
-    const box = document.getElementById(`show-${what}`);
-    const apply = () => { pair.dataset[what] = box.checked ? "on" : "off"; };
+  for (const box of all("input[id^=show-]")) {
+    const apply = () => {
+      for (const pair of all(".pair")) pair.dataset[box.id.slice("show-".length)] = box.checked ? "on" : "off";
+    };
     box.addEventListener("change", apply);
     apply();
   }
 
   // Which methods are listed.
-  const only = document.getElementById("preserving-only");
-  const listed = () => {
-    for (const row of all("#methods-table tbody tr")) row.hidden = only.checked && row.dataset.preserving !== "yes";
-  };
-  only.addEventListener("change", listed);
-  listed();
+  for (const only of all("#preserving-only")) {
+    const apply = () => {
+      for (const row of all("#methods-table tbody tr")) row.hidden = only.checked && row.dataset.preserving !== "yes";
+    };
+    only.addEventListener("change", apply);
+    apply();
+  }
 
   // Columns that sort.
   const key = (row, column, kind) => {
     const cell = row.cells[column];
     if (!cell) return null;
     if (kind === "text") return cell.textContent.trim().toLowerCase();
-    return cell.dataset.value === undefined ? null : Number(cell.dataset.value);
+    return cell.dataset.value ? Number(cell.dataset.value) : null;
   };
   for (const table of all("table[id]")) {
     const heads = all("th[data-sort]", table);
