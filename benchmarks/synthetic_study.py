@@ -9,8 +9,9 @@ import argparse
 import sys
 import time
 
-from mixnmatch.experiments.synthetic import Row, run_synthetic
 from mixnmatch.selection.text_table import table
+
+from mixnmatch.experiments.synthetic import Row, run_synthetic
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from mixnmatch import __version__, calibration_error, calibrator, load_sample
 from mixnmatch.evaluation import log_loss, reliability_curve
 from mixnmatch.playground import write_playground
 
+sys.path.insert(0, str(Path(__file__).parent))  # for the extension "inventories", below
+
 project = "mixnmatch"
 author = "The mixnmatch developers"
 copyright = author  # noqa: A001
@@ -24,10 +27,12 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_click",
     "sphinx_copybutton",
+    "inventories",
 ]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["README.md"]
@@ -46,7 +51,7 @@ napoleon_use_rtype = False
 
 html_theme = "furo"
 html_static_path = ["_static"]
-html_css_files = ["slider.css"]
+html_css_files = ["site.css", "slider.css"]
 copybutton_exclude = ".linenos, .gp, .go"  # prompts and output are not part of a command
 html_math_renderer = "mathml"
 html_title = f"mixnmatch {__version__}"
@@ -54,7 +59,7 @@ html_show_sphinx = False
 
 
 def write_mathml(writer: Any, node: nodes.Element) -> None:
-    """Write a formula as MathML, which browsers show by themselves: the site needs no network."""
+    """Write a formula as MathML, which browsers render without scripts: the site needs no network."""
     block = isinstance(node, nodes.math_block)
     formula = latex2mathml.tex2mathml(node.astext(), as_block=block)
     writer.body.append(f'<div class="math">{formula}</div>' if block else formula)
@@ -105,7 +110,7 @@ def add_pages(app: Any, error: Exception | None) -> None:
 
 
 def setup(app: Any) -> None:
-    """Register what is done to pages before they are read, how formulas are written, and the pages that are added."""
+    """Register the dark pictures, the formulas, and the pages that Sphinx does not write."""
     app.connect("doctree-read", add_dark_images, priority=100)  # before Sphinx collects the images
     app.connect("build-finished", add_pages)
     app.add_html_math_renderer("mathml", (write_mathml, None), (write_mathml, None))

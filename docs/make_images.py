@@ -126,23 +126,26 @@ def map_irova() -> Any:
 
 # Methods by family, as on the page of methods.
 FAMILIES = {
-    "temperature": ["ts", "ets", "bcts", "iop"],
-    "logistic": ["platt", "beta", "quadratic", "spline", "kernel"],
-    "linear": ["vector", "matrix", "dirichlet", "svs", "sms"],
-    "isotonic": ["isotonic", "venn-abers", "irm", "irm-normalised", "irm-ets"],
-    "bins": ["histogram", "bbq", "gpc", "auto"],
+    "temperature": ["ts", "ets", "bcts", "iop", "iop-context", "ensemble-platt", "ensemble-beta"],
+    "logistic": ["platt", "beta", "platt-shrunk", "beta-shrunk", "quadratic", "spline", "kernel"],
+    "linear": ["vector", "matrix", "dirichlet", "svs", "sms", "keep-sms", "keep-context-sms"],
+    "isotonic": ["isotonic", "venn-abers", "irm", "irm-normalised", "irm-ts", "irm-ets", "irova-ts", "irova-ets"],
+    "bins": ["histogram", "bbq", "gpc", "auto", "identity", "uniform"],
 }
 
 
 def family(names: list[str]) -> Any:
     """What each method of a family does to the confidence that an image shows a cat (class 3 of the sample)."""
-    figure, several = pyplot.subplots(1, len(names), figsize=(2.1 * len(names), 2.4), layout="constrained", sharey=True)
-    for name, axes in zip(names, several, strict=True):
-        map_of(name, axes, classes=[3])
-        axes.set(title=name, ylim=(-0.01, 1.01), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1], xlabel="before", ylabel="")
+    figure, grid = pyplot.subplots(2, 4, figsize=(8.4, 4.6), layout="constrained", sharey=True)
+    for place, axes in enumerate(grid.flat):
+        if place >= len(names):
+            axes.axis("off")
+            continue
+        map_of(names[place], axes, classes=[3])
+        axes.set(title=names[place], ylim=(-0.01, 1.01), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
+        axes.set(xlabel="before", ylabel="after" if place % 4 == 0 else "")
         if axes.get_legend():
             axes.get_legend().remove()
-    several[0].set_ylabel("after")
     return figure
 
 

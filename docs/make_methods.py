@@ -1,4 +1,4 @@
-"""Write the table of methods.md from the registry of maps: ``python docs/make_methods.py``."""
+"""Write the two tables of methods.md from the registry of maps: ``python docs/make_methods.py``."""
 
 import re
 from pathlib import Path
@@ -6,18 +6,20 @@ from pathlib import Path
 from mixnmatch import calibrator, calibrators
 
 PAGE = Path(__file__).with_name("methods.md")
-TABLE = re.compile(r"(?<=<!-- written by docs/make_methods.py -->\n\n)(\|.*\n)+")
+MARK = "<!-- written by docs/make_methods.py -->\n\n"
+TABLE = re.compile(rf"(?<={re.escape(MARK)})(?:\|.*\n)+")
 
 
-def table() -> str:
-    """All short names with what they are, whether they keep accuracy, and the expression that they stand for."""
-    lines = ["| name | what it is | keeps accuracy | expression |", "|---|---|---|---|"]
+def tables() -> tuple[str, str]:
+    """All short names with what they are and whether they keep accuracy, and with the expressions they stand for."""
+    names = ["| name | what it is | keeps accuracy |", "|---|---|---|"]
+    expressions = ["| name | expression |", "|---|---|"]
     for each in calibrators():
-        expression = " ".join(repr(calibrator(each.name)).split())
-        keeps = "yes" if each.accuracy_preserving else "no"
-        lines.append(f"| `{each.name}` | {each.summary} | {keeps} | `{expression}` |")
-    return "\n".join(lines) + "\n"
+        names.append(f"| `{each.name}` | {each.summary} | {'yes' if each.accuracy_preserving else 'no'} |")
+        expressions.append(f"| `{each.name}` | `{' '.join(repr(calibrator(each.name)).split())}` |")
+    return "\n".join(names) + "\n", "\n".join(expressions) + "\n"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(TABLE.sub(lambda _: table(), PAGE.read_text("utf-8")), encoding="utf-8")
+    new = iter(tables())
+    PAGE.write_text(TABLE.sub(lambda _: next(new), PAGE.read_text("utf-8")), encoding="utf-8")

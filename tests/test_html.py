@@ -61,7 +61,7 @@ def test_a_report_escapes_every_text(n_classes):
 
 def test_a_monitor_page_escapes_every_text():
     names = ["other", MARK]
-    monitor = Monitor(mm.Identity(classes=names).fit([0.2, 0.8], names))
+    monitor = Monitor(mm.maps.Identity(classes=names).fit([0.2, 0.8], names))
     monitor.update([[0.4, 0.6], [0.3, 0.7]], names, step=MARK)
     check(render_monitor(monitor, title=MARK), 6)
 

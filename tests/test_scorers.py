@@ -132,7 +132,7 @@ def test_options_and_names():
     assert pickle.loads(pickle.dumps(scorer))(fitted, X, y) == -float(expected)
     assert repr(scorer) == "make_calibration_scorer(notion='class-wise', estimator='histogram', bins=7)"
     assert repr(get_scorer("neg_log_loss")) == "get_scorer('neg_log_loss')"
-    with pytest.raises(ValueError, match="no scorer called 'ece'"):
+    with pytest.raises(ValueError, match="no scorer 'ece'"):
         get_scorer("ece")
     with pytest.raises(AttributeError, match="needs predict_proba, which LinearSVC"):
         get_scorer("neg_log_loss")(LinearSVC().fit(X, y), X, y)

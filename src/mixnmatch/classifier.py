@@ -1,4 +1,4 @@
-"""A scikit-learn classifier around any classifier and any calibration map."""
+"""A scikit-learn classifier that calibrates the probabilities of another one."""
 
 from __future__ import annotations
 
@@ -33,40 +33,43 @@ SMALLEST = 1e-37
 
 
 class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier with calibrated probabilities.
+    """Calibrate the probabilities of a classifier.
+
+    The interface is that of :class:`sklearn.calibration.CalibratedClassifierCV`, with any calibration map.
 
     Parameters
     ----------
     estimator : classifier, optional
-        Any classifier with ``decision_function`` (taken as logits) or ``predict_proba``; logistic regression if not
-        given. A classifier that is fitted already is passed as scikit-learn's ``FrozenEstimator(classifier)``; then all
-        of X is the calibration set.
+        Any classifier with ``decision_function`` (used as logits) or ``predict_proba``; by default logistic regression.
+        Wrap a classifier that is already fitted in :class:`sklearn.frozen.FrozenEstimator`; all of X is then the
+        calibration set.
     map : str or map, optional
-        Calibration map, or its short name. By default it is chosen by the number of classes, as
-        :func:`mixnmatch.maps.default_method` says. A map is copied for the scores and the classes of the estimator.
+        Calibration map, or its short name. The default depends on the number of classes; see
+        :func:`mixnmatch.maps.default_method`. The map is cloned.
     cv : int or splitter
-        Folds. The scores of each sample come from a copy of the estimator that has not seen it.
+        Folds. A copy of the estimator that was not trained on a sample provides the scores of that sample.
     ensemble : bool
-        False: one map is fitted to all out-of-fold scores, and the estimator to all samples. True: each fold keeps its
-        estimator and a map fitted on the samples left out, and predictions are averaged.
+        False: fit one map to all out-of-fold scores, and the estimator to all samples. True: for each fold, keep its
+        estimator and a map fitted to its held-out samples, and average their predictions.
     scores : {"auto", "decision_function", "predict_proba"}
-        Where scores come from; "auto" takes ``decision_function`` if there is one. A pairwise decision function
-        (a support vector machine with ``decision_function_shape="ovo"``) is turned into votes for the classes.
+        Method of the estimator that provides the scores; "auto" prefers ``decision_function``. A pairwise decision
+        function (a support vector machine with ``decision_function_shape="ovo"``) is converted to votes for the
+        classes.
     n_jobs : int, optional
-        Copies of the estimator that are fitted at the same time, as in scikit-learn. Maps use threads of their own.
+        Number of folds that are fitted in parallel, as in scikit-learn. Maps use their own threads.
 
     Attributes
     ----------
     classes_ : array
         Class labels.
     pairs_ : list of (estimator, map)
-        Fitted pairs: one, or one for each fold. Maps know the class labels: their ``classes_`` are these, or, where
-        those are neither whole numbers nor text, these written as such.
+        Fitted pairs: a single one, or one for each fold. The ``classes_`` of a map are the class labels, converted to
+        text if they are neither integers nor text.
 
     Notes
     -----
-    A class that is missing from the training part of a fold has no column in that fold's scores; it counts as
-    probability 0 there instead of stopping the fit or moving the other columns.
+    If a class is missing from the training samples of a fold, its probability in that fold is 0. The fit continues, and
+    the other columns keep their places.
 
     Examples
     --------
@@ -103,12 +106,12 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         X : array or data frame of shape (n, m)
             Features.
         y : array of shape (n,)
-            Labels, of two classes at least.
+            Labels of at least two classes.
         sample_weight : array of shape (n,), optional
-            Frequencies, for the maps and for the estimator. Those of a pipeline go to its last step.
+            Weights for the map and the estimator. A pipeline passes them to its last step.
         **fit_params
-            For the estimator's ``fit``; ``groups`` for the splitter ``cv``. With scikit-learn's metadata routing
-            enabled, each goes where it was requested, ``sample_weight`` too.
+            Passed to the estimator's ``fit``; ``groups`` is passed to the splitter ``cv``. With metadata routing
+            enabled in scikit-learn, all of them, and ``sample_weight``, are routed as requested.
         """
         if self.scores not in _SCORES:
             msg = f"scores must be one of {_SCORES}, got {self.scores!r}"
@@ -275,19 +278,19 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         return files
 
     def to_onnx(self, path: str | PathLike[str], X: Any, *, precision: str = "double") -> None:
-        """Write one ONNX file from features to calibrated probabilities, atomically (extra ``onnx``, and skl2onnx).
+        """Write an ONNX file that maps features to calibrated probabilities (needs the extra ``onnx``, and skl2onnx).
 
-        Its outputs are ``label`` and ``probabilities``: what :meth:`predict` and :meth:`predict_proba` give. With
-        ``ensemble=True`` it holds the classifiers and maps of all folds.
+        Its outputs ``label`` and ``probabilities`` equal :meth:`predict` and :meth:`predict_proba`. With
+        ``ensemble=True`` it contains the classifiers and maps of all folds.
 
         Parameters
         ----------
         path : path
             Where to write; an existing file is replaced.
         X : array or data frame
-            Some rows of features; only their types and names count, which become those of the inputs.
+            A few rows of features; the inputs of the model get their types and names.
         precision : {"double", "single"}
-            Precision inside of the maps, as for :meth:`CalibrationMap.to_onnx`. That of the classifier is skl2onnx's.
+            Precision of the maps, as for :meth:`CalibrationMap.to_onnx`. skl2onnx decides that of the classifier.
 
         Raises
         ------

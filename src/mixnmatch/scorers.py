@@ -1,4 +1,4 @@
-"""Scorers of calibration for scikit-learn's ``cross_val_score``, ``GridSearchCV`` and the like."""
+"""Calibration scorers for scikit-learn's ``cross_val_score``, ``GridSearchCV`` and similar functions."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Metric = Callable[..., float]
 
 
 class CalibrationScorer:
-    """A scorer: an object that is called with a fitted classifier, features and labels, and gives a number to maximise.
+    """A scorer for :class:`sklearn.model_selection.GridSearchCV` and similar classes; higher is better.
 
-    Made by :func:`get_scorer` and :func:`make_calibration_scorer`. It takes the columns of ``predict_proba`` to be the
-    ``classes_`` of the classifier, so that a class may be absent from the labels that it is given. A label that the
-    classifier does not know has probability 0.
+    Use :func:`get_scorer` or :func:`make_calibration_scorer` to make one. The columns of ``predict_proba`` are matched
+    with the ``classes_`` of the classifier, so labels may lack a class. A label that the classifier does not know has
+    probability 0.
 
     Parameters
     ----------
     metric : callable
-        ``metric(scores, y, sample_weight=..., classes=...)``, the lower the better.
+        ``metric(scores, y, sample_weight=..., classes=...)``; lower is better.
     name : str
-        What the scorer is called.
+        Name of the scorer.
     """
 
     def __init__(self, metric: Metric, name: str) -> None:
@@ -43,34 +43,34 @@ class CalibrationScorer:
         self._request.score.add_request(param="sample_weight", alias=None)
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return minus the metric of the probabilities of ``estimator`` for ``X`` and the labels ``y``."""
+        """Return the negative metric of the probabilities that ``estimator`` predicts for ``X``, given labels ``y``."""
         if not hasattr(estimator, "predict_proba"):
             msg = (
-                f"{self.name} needs predict_proba, which {type(estimator).__name__} does not have: "
-                "CalibratedClassifier around it has"
+                f"{self.name} needs predict_proba, which {type(estimator).__name__} does not have; wrap it in "
+                "CalibratedClassifier"
             )
             raise AttributeError(msg)
         p = np.asarray(estimator.predict_proba(X))
         return -_value(self.metric, np.asarray(y), p, np.asarray(estimator.classes_), sample_weight)
 
     def set_score_request(self, *, sample_weight: bool | str | None = UNCHANGED) -> Self:
-        """Say whether sample weights are wanted, where scikit-learn routes metadata.
+        """Request sample weights, for scikit-learn's metadata routing.
 
         Parameters
         ----------
         sample_weight : bool, str or None
-            As for scikit-learn's scorers: True and False say it, a text is another name for them.
+            As for scikit-learn's scorers: True, False, or the name under which the weights are passed.
         """
         if sample_weight is not UNCHANGED:
             self._request.score.add_request(param="sample_weight", alias=sample_weight)
         return self
 
     def get_metadata_routing(self) -> MetadataRequest:
-        """Return what was requested, for scikit-learn."""
+        """Return the metadata request, for scikit-learn."""
         return self._request
 
     def __repr__(self) -> str:
-        """How it is made."""
+        """The call that makes the scorer."""
         known = self.name in _METRICS
         return f"get_scorer({self.name!r})" if known else f"make_calibration_scorer({self.name})"
 
@@ -78,25 +78,25 @@ class CalibrationScorer:
 def calibration_error_loss(
     y_true: Any, y_proba: Any, *, labels: Any = None, sample_weight: Any = None, **options: Any
 ) -> float:
-    """Calibration error with the argument order of scikit-learn's metrics, for ``make_scorer`` and the like.
+    """Calibration error with the argument order of scikit-learn's metrics, for ``make_scorer``.
 
     Parameters
     ----------
     y_true : array of shape (n,)
         Labels.
     y_proba : array of shape (n, L) or (n,)
-        Probabilities, with the columns in sorted order of the labels; a vector holds the second of two classes.
+        Probabilities, with columns in the sorted order of the labels; a vector is for the second of two classes.
     labels : sequence, optional
-        All class labels, in any order; those of ``y_true`` if not given.
+        All class labels, in any order; by default those in ``y_true``.
     sample_weight : array of shape (n,), optional
-        Frequencies.
+        Weights.
     **options
-        Of :func:`mixnmatch.calibration_error`: ``notion``, ``estimator``, ``norm`` and the others.
+        Options of :func:`mixnmatch.calibration_error`, such as ``notion``, ``estimator`` and ``norm``.
 
     Returns
     -------
     float
-        The error: the lower the better.
+        The error; lower is better.
 
     Examples
     --------
@@ -109,13 +109,13 @@ def calibration_error_loss(
     if p.ndim == 1:
         p = np.stack([1 - p, p], axis=1)
     if p.shape[1] != len(classes):
-        msg = f"y_proba has {p.shape[1]} columns, but there are {len(classes)} labels; pass labels=[...] to name all"
+        msg = f"y_proba has {p.shape[1]} columns, but there are {len(classes)} labels; pass labels=[...], all of them"
         raise ValueError(msg)
     return _value(partial(calibration_error, **options), truth, p, classes, sample_weight)
 
 
 def _value(metric: Metric, y: NDArray[Any], p: NDArray[Any], classes: NDArray[Any], weight: Any) -> float:
-    """A metric of probabilities with the columns of ``classes``; of two classes, that of the second one."""
+    """A metric of probabilities whose columns are ``classes``; for two classes, that of the second one."""
     every = np.union1d(classes, y)
     if len(every) > len(classes):
         known, p = p, np.zeros((len(p), len(every)))
@@ -142,19 +142,19 @@ def get_scorer(name: str) -> CalibrationScorer:
     Parameters
     ----------
     name : str
-        ``neg_calibration_error`` (of the top label; of the second class, if there are two),
+        ``neg_calibration_error`` (top-label; for two classes, of the second class),
         ``neg_class_wise_calibration_error``, ``neg_smooth_calibration_error``, ``neg_brier_score`` or
-        ``neg_log_loss``. The last two have the values of scikit-learn's scorers of the same name.
+        ``neg_log_loss``. The last two equal scikit-learn's scorers of the same name.
 
     Returns
     -------
     CalibrationScorer
-        For ``scoring=``: larger is better, so that errors and losses come with a minus.
+        A scorer for ``scoring=``. Higher is better, so errors and losses are negative.
 
     Notes
     -----
-    Choose between models by a proper score, ``neg_log_loss`` or ``neg_brier_score``. A calibration error says how well
-    calibrated a model is, but a useless model can have none.
+    Select models by a proper score, ``neg_log_loss`` or ``neg_brier_score``, not by a calibration error: a model that
+    predicts the base rate for every sample has a calibration error of 0.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def get_scorer(name: str) -> CalibrationScorer:
     """
     metric = _METRICS.get(name)
     if metric is None:
-        msg = f"there is no scorer called {name!r}; names: {', '.join(_METRICS)}{did_you_mean(name, _METRICS)}"
+        msg = f"there is no scorer {name!r}; scorers are {', '.join(_METRICS)}{did_you_mean(name, _METRICS)}"
         raise ValueError(msg)
     return CalibrationScorer(metric, name)
 
@@ -189,12 +189,12 @@ def make_calibration_scorer(**options: Any) -> CalibrationScorer:
     Parameters
     ----------
     **options
-        ``notion``, ``estimator``, ``norm``, ``bins`` and the others.
+        Such as ``notion``, ``estimator``, ``norm`` and ``bins``.
 
     Returns
     -------
     CalibrationScorer
-        Minus the calibration error.
+        A scorer that returns the negative calibration error.
 
     Examples
     --------

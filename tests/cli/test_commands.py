@@ -198,7 +198,14 @@ def test_evaluate_as_text(files, run):
     result = run("evaluate", "test.npz")
     assert result.exit_code == 0
     assert result.stderr == ""
-    for word in ("accuracy", "log loss", "Brier score", "calibration error", "95% intervals", "overconfident"):
+    for word in (
+        "accuracy",
+        "log loss",
+        "Brier score",
+        "calibration error",
+        "95% confidence interval",
+        "overconfident",
+    ):
         assert word in result.stdout
     assert "Not calibrated (p <= 0.002)" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 120

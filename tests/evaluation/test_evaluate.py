@@ -137,3 +137,22 @@ def test_tables_on_dask(problem, notion):
     if logits.shape[1] == 2:
         with pytest.raises(ValueError, match="spiegelhalter needs its samples in memory"):
             evaluate(da.from_array(logits, chunks=(170, -1)), y, metrics=["spiegelhalter"], logits=True)
+
+
+@pytest.mark.parametrize("scale", [1.0, 20.0])  # probabilities of ordinary size, and of 1e-4
+def test_text_has_one_form_of_estimates_within_80_columns(scale):
+    rng = np.random.default_rng(0)
+    log_odds = rng.normal(-scale / 2, 1.5, 800)
+    y = (rng.random(800) < 1 / (1 + np.exp(-log_odds))).astype(int)
+    y[:2] = 0, 1
+    scores = 1 / (1 + np.exp(-1.5 * log_odds))
+    fitted = calibrator("beta-shrunk").fit(scores, y)
+    found = evaluate(scores, y, map=fitted, groups=np.repeat(["one", "other"], 400))
+    text = str(found)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.count("95%") == 4  # in the legend, and in the gain of all samples and of each group
+    error = found["calibration_error"]
+    low, high = (f"{end:.4g}" for end in error.interval)
+    assert f"{error:.4g} [{low}, {high}]" in text
+    assert str(error).startswith(f"{error:.4g}, 95% CI [{low}, {high}], p ")
+    assert str(found["accuracy"]).startswith(f"{found['accuracy']:.4g}, 95% CI [")

@@ -113,7 +113,7 @@ def test_one_sample_has_no_standard_error():
         assert result.n_rows == 1
         assert np.isnan(result.standard_error)
         assert np.isnan(result.interval).all()
-        assert "no standard error" in str(result)
+        assert "no confidence interval" in str(result)
 
 
 def test_absent_classes_and_many_of_them():
@@ -144,7 +144,7 @@ def test_result_is_a_frozen_float_that_travels():
     with pytest.raises(AttributeError, match="cannot be changed"):
         result.n_rows = 3
     assert f"{result:.3f}" == f"{float(result):.3f}"
-    assert "95% interval" in f"{result}"
+    assert "95% CI [" in f"{result}"
     assert "standard_error" in repr(result)
 
 

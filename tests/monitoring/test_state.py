@@ -38,7 +38,8 @@ def test_round_trip(fitted, tmp_path, steps):
         monitor.update(*batch(step, 20), step=f"day {step}", source=str(step))
     monitor.save(path)
     again = Monitor.load(path, fitted)
-    assert again.result() == monitor.result()
+    # As text: an offset without samples is NaN, which does not equal itself in results from Python 3.13 on.
+    assert repr(again.result()) == repr(monitor.result())
     assert str(again.history) == str(monitor.history)
     # Both go on in the same way, to the last bit.
     for key in ("day 0", "new"):

@@ -1,10 +1,11 @@
-"""Text for people: numbers without exponents, and lines that fit a terminal."""
+"""Text for people: numbers, confidence intervals, tables, and lines that fit a terminal."""
 
 from __future__ import annotations
 
 import math
 import re
 import textwrap
+from collections.abc import Callable, Sequence
 
 # Columns that printed text takes at most, tables with very long names aside.
 WIDTH = 80
@@ -27,6 +28,54 @@ def significant(value: float, digits: int = 4, *, sign: bool = False) -> str:
     if 10**digits - 0.5 <= abs(value) < _HUGE:
         return f"{value:{form}.0f}"
     return f"{value:{form}.{digits}g}" if value or math.isnan(value) else f"{0:{form}}"
+
+
+def between(ends: tuple[float, float] | None, show: Callable[[float], str] = significant) -> str:
+    """The two ends of an interval in brackets; nothing where there is none.
+
+    Examples
+    --------
+    >>> between((0.1102, 0.1271)), between(None)
+    ('[0.1102, 0.1271]', '')
+    """
+    if ends is None or not all(math.isfinite(end) for end in ends):
+        return ""
+    return f"[{show(ends[0])}, {show(ends[1])}]"
+
+
+def estimate_text(
+    value: float,
+    ends: tuple[float, float] | None,
+    confidence: float = 0.95,
+    *more: str,
+    show: Callable[[float], str] = significant,
+) -> str:
+    """An estimate in a sentence: its value, its confidence interval and what else is known of it.
+
+    Examples
+    --------
+    >>> estimate_text(0.1187, (0.1102, 0.1271), 0.95, "n = 10000")
+    '0.1187, 95% CI [0.1102, 0.1271], n = 10000'
+    """
+    interval = [] if ends is None else [f"{100 * confidence:g}% CI {between(ends, show)}"]
+    if interval and not between(ends):
+        interval = ["no confidence interval"]  # of one sample, say
+    return ", ".join([show(value), *interval, *more])
+
+
+def table(rows: Sequence[Sequence[str]], *, left: int = 1, indent: int = 0) -> str:
+    """Rows of cells, the first one a header: the first ``left`` columns are aligned left, the others right."""
+    width = max(len(row) for row in rows)
+    padded = [[*row, *[""] * (width - len(row))] for row in rows]
+    sizes = [max(len(row[column]) for row in padded) for column in range(width)]
+    lines = []
+    for row in padded:
+        cells = [
+            cell.ljust(size) if column < left else cell.rjust(size)
+            for column, (cell, size) in enumerate(zip(row, sizes, strict=True))
+        ]
+        lines.append((" " * indent + "  ".join(cells)).rstrip())
+    return "\n".join(lines)
 
 
 def wrapped(text: str, *, indent: str = "  ") -> str:

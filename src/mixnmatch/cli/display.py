@@ -12,9 +12,8 @@ from typing import Any
 
 import click
 
-from mixnmatch._engine.text import significant
+from mixnmatch._engine.text import between, significant, table
 from mixnmatch.cli.terminal import clear_line, drawing, occupied_line
-from mixnmatch.selection.text_table import table
 
 # Seconds from which on one would like to know whether something is still going on.
 LONG = 2.0
@@ -31,13 +30,6 @@ def number(value: float, digits: int = 4) -> str:
     """A score with a fixed number of digits, and no sign for a zero."""
     text = f"{value:.{digits}f}"
     return text.removeprefix("-") if float(text) == 0 else text
-
-
-def between(ends: tuple[float, float] | None, show: Callable[[float], str] = number) -> str:
-    """An interval."""
-    if ends is None or not all(math.isfinite(end) for end in ends):
-        return ""
-    return f"[{show(ends[0])}, {show(ends[1])}]"
 
 
 def wrap(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixnmatch._engine.text import significant
+from mixnmatch._engine.text import estimate_text, significant
 from mixnmatch.cli.command import Command, print_json
 from mixnmatch.cli.options import FILE, FILE_HELP, Choice, Reading, TextType, json_option, reading_options, seed_option
 from mixnmatch.cli.terminal import echo
@@ -167,17 +167,16 @@ def _as_text(table: ScoreTable, evaluation: Evaluation, map_file: Path | None) -
     if evaluation.after is not None:
         rows.insert(0, ["", "before", "", "after", ""])
     settings = f"{first.notion}, {first.estimator}, norm {first.norm}"
-    explained = f"Calibration error: {settings}. Brackets: {100 * first.confidence:g}% intervals."
-    explained += "\nBrier score: sum over classes."
+    explained = f"Calibration error: {settings}. Brier score: sum over classes.\n"
+    explained += f"Brackets: {100 * first.confidence:g}% confidence intervals."
     lines = [about(table), "", display.table(rows), "", *_two_classes(sides, table), explained]
     starts = ("",) if evaluation.after is None else ("Before: ", "After: ")
     for start, side in zip(starts, sides, strict=True):
         lines += _verdict(side, start, table)
     if evaluation.gain is not None:
-        ends = display.between(evaluation.gain.interval, lambda value: f"{value:+.5f}")
-        lines.append(
-            f"Calibration gain of {map_file}: {float(evaluation.gain):+.5f} {ends} ({evaluation.gain.meaning})."
-        )
+        gain = evaluation.gain
+        text = estimate_text(gain, gain.interval, gain.confidence, show="{:+.5f}".format)
+        lines.append(f"Calibration gain of {map_file}: {text} ({gain.meaning}).")
     return "\n".join(lines)
 
 

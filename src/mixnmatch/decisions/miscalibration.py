@@ -52,9 +52,8 @@ class MiscalibrationCost(MeanEstimate):
 
     def __str__(self) -> str:
         return (
-            f"miscalibration costs {significant(self, 6, sign=True)} per sample "
-            f"({self._spread_text()}, n = {self.n_rows})\n"
-            f"cost {significant(self.before, 6)} on raw scores, {significant(self.after, 6)} after {self.method}; "
+            f"cost of miscalibration per sample: {self._text(sign=True)}\n"
+            f"cost {significant(self.before)} on raw scores, {significant(self.after)} after {self.method}; "
             f"{self.changed:.1%} of decisions change"
         )
 

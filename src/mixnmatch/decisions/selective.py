@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.tabular import Record, Tabular, array_records
-from mixnmatch._engine.text import significant
+from mixnmatch._engine.text import estimate_text, significant
 from mixnmatch.decisions._guarantee import Ranked, certify, two_sided
 from mixnmatch.decisions._inputs import check_share, labelled, score_type, top_class
 from mixnmatch.evaluation._means import check_confidence, finite
@@ -199,8 +199,8 @@ class SelectiveCoverage:
             return f"no samples can be predicted at a risk of {self.target:g} (lowest upper limit {self.bound:.4g})"
         return (
             f"predict where the confidence is at least {self.threshold!r}: risk at most {self.target:g} with "
-            f"{self.confidence:.0%} confidence, coverage {self.coverage:.1%} "
-            f"(interval {self.interval[0]:.1%} to {self.interval[1]:.1%}), n = {self.n_rows}"
+            f"{self.confidence:.0%} confidence, coverage "
+            + estimate_text(self.coverage, self.interval, self.confidence, f"n = {self.n_rows}", show="{:.1%}".format)
         )
 
 

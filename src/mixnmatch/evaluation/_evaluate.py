@@ -14,6 +14,7 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch._engine.tabular import Record, Tabular, interval_columns
+from mixnmatch._engine.text import between, significant, table
 from mixnmatch.evaluation import error as errors
 from mixnmatch.evaluation._bounded import (
     HALF_SQUARED_ERROR,
@@ -30,6 +31,7 @@ from mixnmatch.evaluation.error import CalibrationMetric
 from mixnmatch.evaluation.estimators import Estimator, GridEstimator, estimator
 from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.evaluation.notion import Outcomes, one_class_rows, top_label_rows
+from mixnmatch.evaluation.result import p_text
 from mixnmatch.evaluation.scores import (
     FEW,
     accuracy_rows,
@@ -144,14 +146,27 @@ class Evaluation(Tabular, Mapping[str, Any]):
         return [size], [] if self.gain is None else str(self.gain).splitlines()
 
     def __str__(self) -> str:
-        sides = [self] if self.after is None else [self, self.after]
-        width = max(18, *map(len, self))
-        lines = [f"{name:<{width}} " + "  ->  ".join(str(side[name]) for side in sides) for name in self]
-        if self.gain is not None:
-            lines.append(str(self.gain))
-        for group, one in (self.groups or {}).items():
-            lines += [f"group {group} ({one.n_samples} samples)", *("  " + line for line in str(one).splitlines())]
-        return "\n".join(lines)
+        parts = [self._table()]
+        parts += [f"\ngroup {group}, n = {one.n_samples}\n{one._table()}" for group, one in (self.groups or {}).items()]
+        confidence = next((value.confidence for value in self.values() if value.interval is not None), None)
+        brackets = "" if confidence is None else f" Brackets: {100 * confidence:g}% confidence intervals."
+        return "\n".join([*parts, *([""] if self.groups else []), f"n = {self.n_samples}.{brackets}"])
+
+    def _table(self) -> str:
+        """A line for each metric, or two, before and after; below them the calibration gain."""
+        rows = []
+        for name in self:
+            if self.after is None:
+                rows.append([name, *_cells(self[name])])
+            else:
+                rows += [[name, "before", *_cells(self[name])], ["", "after", *_cells(self.after[name])]]
+        return "\n".join([table(rows, left=4), *([] if self.gain is None else [str(self.gain)])])
+
+
+def _cells(value: Any) -> tuple[str, str]:
+    """A value with its interval, and the p-value of its test, if it has one."""
+    tested = not isinstance(value, MeanEstimate) and value.p_value is not None
+    return f"{significant(value)} {between(value.interval)}".rstrip(), p_text(value.p_value) if tested else ""
 
 
 def evaluate(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.scores import is_number
-from mixnmatch._engine.text import significant
+from mixnmatch._engine.text import estimate_text, significant
 from mixnmatch.evaluation._bounded import Bounds, bounded_interval, skewed_interval
 
 Floats = NDArray[np.float64]
@@ -213,14 +213,16 @@ class MeanEstimate(float):
             "n_groups": self.n_groups,
         }
 
-    def _spread_text(self) -> str:
-        low, high = self.interval
-        if math.isnan(low):
-            return "no standard error"
-        return f"{self.confidence:.0%} interval {significant(low)} to {significant(high)}"
+    def _text(self, *more: str, sign: bool = False) -> str:
+        """The value, its interval, further results and the number of samples."""
+
+        def show(value: float) -> str:
+            return significant(value, sign=sign)
+
+        return estimate_text(self, self.interval, self.confidence, *more, f"n = {self.n_rows}", show=show)
 
     def __str__(self) -> str:
-        return f"{significant(self, 6)} ({self._spread_text()}, n = {self.n_rows})"
+        return self._text()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({float(self)!r}, standard_error={self.standard_error!r})"

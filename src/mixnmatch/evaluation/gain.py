@@ -65,9 +65,8 @@ class CalibrationGain(MeanEstimate):
 
     def __str__(self) -> str:
         return (
-            f"calibration gain {significant(self, 6, sign=True)} "
-            f"({self._spread_text()}, n = {self.n_rows}); {self.meaning}\n"
-            f"Brier score {significant(self.before, 6)} before, {significant(self.after, 6)} after"
+            f"calibration gain {self._text(sign=True)}\n"
+            f"  Brier score {significant(self.before)} before, {significant(self.after)} after; {self.meaning}"
         )
 
 
@@ -112,9 +111,8 @@ class GainComparison(MeanEstimate):
 
     def __str__(self) -> str:
         return (
-            f"gain a - gain b = {significant(self, 6, sign=True)} "
-            f"({self._spread_text()}, p = {self.p_value:.3g}, n = {self.n_rows})\n"
-            f"gain a {significant(self.gain_a, 6, sign=True)}, gain b {significant(self.gain_b, 6, sign=True)}; "
+            f"gain a - gain b = {self._text(f'p = {self.p_value:.3g}', sign=True)}\n"
+            f"  gain a {significant(self.gain_a, sign=True)}, gain b {significant(self.gain_b, sign=True)}; "
             f"{self.meaning}"
         )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mixnmatch._engine.text import significant
+from mixnmatch._engine.text import estimate_text, significant
 from mixnmatch.evaluation._binning import Floats
 
 # Tests by resampling cannot show a smaller p-value than this; smaller ones are printed as this bound.
@@ -109,12 +109,8 @@ class CalibrationError(float):
 
     def __str__(self) -> str:
         """The value, with its interval and test where there are any."""
-        text = significant(self)
-        if self.interval is not None:
-            text += f" [{significant(self.interval[0])}, {significant(self.interval[1])}]"
-        if self.p_value is not None:
-            text += f" ({p_text(self.p_value)})"
-        return text
+        test = () if self.p_value is None else (p_text(self.p_value),)
+        return estimate_text(self, self.interval, self.confidence, *test)
 
     def __format__(self, spec: str) -> str:
         """Format as the float it is; without a format as :meth:`__str__`."""
@@ -123,7 +119,7 @@ class CalibrationError(float):
     def __repr__(self) -> str:
         """The value and what it is."""
         return (
-            f"CalibrationError({self}, {self.notion}, {self.estimator}, norm={self.norm}, n={significant(self.n, 6)})"
+            f"CalibrationError({self}, n = {significant(self.n, 6)}, {self.notion}, {self.estimator}, norm {self.norm})"
         )
 
 

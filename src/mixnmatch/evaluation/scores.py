@@ -58,7 +58,7 @@ def brier_score(
         Labels.
     scale_by_half : bool or "auto"
         Halve the score, so that it goes from 0 to 1; for two classes it is the mean of :math:`(z_1 - y_1)^2` then.
-        "auto" halves for two classes and not for more, as scikit-learn's ``brier_score_loss`` does by default. The
+        "auto" halves for two classes and not for more, as :func:`sklearn.metrics.brier_score_loss` by default. The
         default here is the sum over all classes, for two classes twice scikit-learn's number.
     logits : bool
         Whether scores are logits.

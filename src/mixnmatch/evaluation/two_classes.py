@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.scores import SMALLEST_PROBABILITY
+from mixnmatch._engine.text import estimate_text, significant
 from mixnmatch.evaluation._bounded import PROPORTION
 from mixnmatch.evaluation._logistic import sigmoid
 from mixnmatch.evaluation._means import MeanEstimate, Moments, clustered_covariance, finite
@@ -72,16 +73,10 @@ class BinaryMeasure(float):
         return made
 
     def __str__(self) -> str:
-        parts = []
-        if self.interval is not None:
-            low, high = self.interval
-            known = not (math.isnan(low) or math.isnan(high))
-            parts.append(f"{self.confidence:.0%} interval {low:.4g} to {high:.4g}" if known else "no interval")
-        if self.p_value is not None:
-            parts.append(p_text(self.p_value))
+        more = [] if self.p_value is None else [p_text(self.p_value)]
         if self.observed is not None and self.expected is not None:
-            parts.append(f"observed {self.observed:.4g}, expected {self.expected:.4g}")
-        return f"{float(self):.6g} ({', '.join([*parts, f'n = {self.n_samples}'])})"
+            more.append(f"observed {significant(self.observed)}, expected {significant(self.expected)}")
+        return estimate_text(self, self.interval, self.confidence, *more, f"n = {self.n_samples}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({float(self)!r}, name={self.name!r})"

@@ -34,7 +34,8 @@ CACHE_BYTES = 1 << 18
 class Isotonic(PiecewiseMap):
     r"""Isotonic regression (Zadrozny and Elkan 2002) of one binary problem.
 
-    The non-decreasing function g with the least squared error :math:`\sum_j (g(a_j) - b_j)^2` to the labels b.
+    The non-decreasing function g with the least squared error :math:`\sum_j (g(a_j) - b_j)^2` to the labels b, as in
+    :func:`scipy.optimize.isotonic_regression`.
 
     Parameters
     ----------

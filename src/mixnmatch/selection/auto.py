@@ -392,7 +392,7 @@ class Auto(CalibrationMap):
 
     def summary(self) -> str:
         """What was tried, how it did on rows it had not seen, what it weighs and what it cost, as an aligned table."""
-        from mixnmatch.selection.text_table import table
+        from mixnmatch._engine.text import table
 
         columns = ("candidate", "weight", self.scoring, "gain", "std. error", "seconds")
         rows = [

@@ -14,13 +14,12 @@ from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.steps import Progress, Steps
 from mixnmatch._engine.tabular import Cells, Record, Tabular
-from mixnmatch._engine.text import wrapped
+from mixnmatch._engine.text import table, wrapped
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.maps.parameters import clone
 from mixnmatch.selection.evaluation_set import EvaluationSet, read_evaluation
 from mixnmatch.selection.methods import Methods, build_methods
-from mixnmatch.selection.text_table import table
 
 if TYPE_CHECKING:
     from mixnmatch.selection.display import LearningCurveDisplay

@@ -11,7 +11,7 @@ from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.steps import Progress, Steps
 from mixnmatch._engine.tabular import Cells, Record, Tabular
-from mixnmatch._engine.text import significant
+from mixnmatch._engine.text import estimate_text, significant
 from mixnmatch.evaluation.result import CalibrationError, p_text
 from mixnmatch.selection.comparison import compare
 from mixnmatch.selection.evaluation_set import read_evaluation
@@ -134,11 +134,9 @@ class Recommendation(Tabular):
 
 def error_text(error: CalibrationError) -> str:
     """An error in per cent with its notion, interval and test."""
-    text = f"{error.notion} calibration error (ECE) {100 * error:.2f}%"
-    if error.interval is not None:
-        low, high = error.interval
-        text += f" ({error.confidence:.0%} interval {100 * low:.2f}% to {100 * high:.2f}%)"
-    return text if error.p_value is None else f"{text}, {p_text(error.p_value)}"
+    test = () if error.p_value is None else (p_text(error.p_value),)
+    text = estimate_text(float(error), error.interval, error.confidence, *test, show="{:.2%}".format)
+    return f"{error.notion} calibration error (ECE) {text}"
 
 
 def recommend(

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from mixnmatch._engine.errors import PYTHON
 from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch._engine.tabular import Cells, Record, Tabular, interval_columns
+from mixnmatch._engine.text import table
 from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.evaluation.result import CalibrationError
 from mixnmatch.selection.evaluation_set import LossTable
-from mixnmatch.selection.text_table import table
 from mixnmatch.selection.verdict import SCORES, Verdict, decide
 
 if TYPE_CHECKING:

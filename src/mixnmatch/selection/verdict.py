@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.text import significant
+from mixnmatch._engine.text import estimate_text, significant
 from mixnmatch.evaluation._means import MeanEstimate, Moments
 from mixnmatch.selection.evaluation_set import LossTable
 from mixnmatch.selection.methods import SAFEST, SAFEST_FOR_TWO, simplicity, too_few
@@ -110,7 +109,7 @@ class Verdict:
         if self.improvement is not None and self.method != "identity":
             pairs.append(("Effect", f"the {self.score} {change_text(self.improvement)}"))
         if self.nested_gain is not None:
-            text = f"{self.nested_gain:+.4f} {interval_text(self.nested_gain, sign=True)} in Brier score"
+            text = f"{signed_text(self.nested_gain)} in Brier score"
             pairs.append(("Nested gain", f"{text}, when selecting the method is part of the procedure"))
         elif self.nested_improvement is not None:
             text = f"the {self.score} {change_text(self.nested_improvement)}"
@@ -118,7 +117,7 @@ class Verdict:
         if self.tied_with:
             pairs.append(("Tied", f"{', '.join(self.tied_with)}; statistically tied with the best, {self.best}"))
         if self.accuracy_cost is not None:
-            cost = f"{self.accuracy_cost:+.4f} {interval_text(self.accuracy_cost, sign=True)} in {self.score}"
+            cost = f"{signed_text(self.accuracy_cost)} in {self.score}"
             text = f"{cost}, against {self.unrestricted}" if self.unrestricted != self.method else "nothing here"
             pairs.append(("Accuracy", f"never changing a predicted class costs {text}"))
         if self.more_data:
@@ -129,24 +128,21 @@ class Verdict:
         return "\n".join([self.headline, *(f"  {heading:<12} {text}" for heading, text in self.lines())])
 
 
-def interval_text(estimate: MeanEstimate, *, sign: bool = False) -> str:
-    """Such as "(95% interval 0.0100 to 0.0146)"."""
-    low, high = estimate.interval
-    if math.isnan(low):
-        return "(no interval)"
-    form = "+.4f" if sign else ".4f"
-    return f"({estimate.confidence:.0%} interval {low:{form}} to {high:{form}})"
+def signed_text(estimate: MeanEstimate) -> str:
+    """A difference, such as "+0.0123, 95% CI [+0.0100, +0.0146]"."""
+    return estimate_text(float(estimate), estimate.interval, estimate.confidence, show="{:+.4f}".format)
 
 
 def change_text(improvement: MeanEstimate) -> str:
-    """How a score changes, such as "falls by 0.0123 (95% interval 0.0100 to 0.0146)"."""
+    """How a score changes, such as "falls by 0.0123, 95% CI [0.0100, 0.0146]"."""
     low, high = improvement.interval
-    share = f"{improvement.confidence:.0%} interval"
+    confidence = improvement.confidence
     if low > 0:
-        return f"falls by {float(improvement):.4f} ({share} {low:.4f} to {high:.4f})"
+        return f"falls by {estimate_text(float(improvement), (low, high), confidence, show='{:.4f}'.format)}"
+    change, ends = 0 - float(improvement), (0 - high, 0 - low)
     if high < 0:
-        return f"rises by {-float(improvement):.4f} ({share} {-high:.4f} to {-low:.4f})"
-    return f"does not change significantly ({0 - improvement:+.4f}, {share} {0 - high:+.4f} to {0 - low:+.4f})"
+        return f"rises by {estimate_text(change, ends, confidence, show='{:.4f}'.format)}"
+    return f"does not change significantly ({estimate_text(change, ends, confidence, show='{:+.4f}'.format)})"
 
 
 def decide(comparison: Comparison, *, preserve_accuracy: bool = False) -> Verdict:
