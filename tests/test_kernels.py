@@ -7,7 +7,8 @@ from scipy.special import logsumexp
 from mixnmatch import calibrator, engine
 from mixnmatch._engine import kernels
 from mixnmatch._engine.kernels import _numpy
-from mixnmatch._engine.kernels.lookup import Knots, Piecewise, build_lookup, positions
+from mixnmatch._engine.kernels.gaps import Knots
+from mixnmatch._engine.kernels.lookup import Piecewise, build_lookup, positions
 from tests.conftest import make_problem, softmax
 
 BACKENDS = ["numpy", "compiled"] if kernels.compiled_available() else ["numpy"]
@@ -130,8 +131,11 @@ def test_piecewise_functions_are_exact_at_and_between_knots(backend, dtype, step
     function = Piecewise(knots, values, slopes, 0.125)
     x = np.concatenate([rng.random(500), rng.random(500) ** 8, knots, [0.0, 1.0, np.finfo(dtype).tiny]]).astype(dtype)
     x = np.concatenate([x, np.nextafter(x, dtype(2)).clip(0, 1), np.nextafter(x, dtype(-1)).clip(0, 1)])[:, None]
-    out = np.empty(x.shape)
+    out, many = np.empty(x.shape), np.tile(x, (40, 1))  # many numbers have a finer table
     backend.interpolate_into(x, function, out)
+    again = np.empty(many.shape)
+    backend.interpolate_into(many, function, again)
+    np.testing.assert_array_equal(again, np.tile(out, (40, 1)))
     exact = x.astype(np.float64)
     k = (knots[None, :] <= exact).sum(axis=1, keepdims=True) - 1
     expected = np.where(k < 0, 0.125, values[k] + slopes[k] * (exact - knots[k]))
@@ -158,12 +162,14 @@ def test_piecewise_functions_are_exact_at_and_between_knots(backend, dtype, step
         np.testing.assert_allclose(three[:, column], part(exact[:, 0]), rtol=1e-14, atol=1e-16)
 
 
-def test_lookup_tables_bracket_every_number():
+@pytest.mark.parametrize(("dtype", "shift"), [(np.float32, 14), (np.float32, 20), (np.float64, 43), (np.float64, 49)])
+def test_lookup_tables_bracket_every_number(dtype, shift):
     rng = np.random.default_rng(1)
-    knots = np.sort(rng.random(300) ** 5)
-    for dtype in (np.float32, np.float64):
-        x = np.concatenate([rng.random(1000) ** 5, [0.0, 1.0]]).astype(dtype)
-        found = positions(x, knots, build_lookup(knots, np.dtype(dtype)))
+    edges = [0.0, 5e-324, 1e-50, 0.25, np.nextafter(0.25, 1), np.nextafter(0.5, 0), 0.5, 1.0, 1.0 + 1e-7]
+    for knots in (np.sort(rng.random(300) ** 5), np.array(edges), np.array([0.3])):
+        x = np.concatenate([rng.random(1000) ** 5, [0.0, 1.0], np.minimum(knots, 1)]).astype(dtype)
+        x = np.concatenate([x, np.nextafter(x, dtype(0)), np.minimum(np.nextafter(x, dtype(2)), dtype(1))])
+        found = positions(x, knots, build_lookup(knots, np.dtype(dtype), shift))
         np.testing.assert_array_equal(found, np.searchsorted(knots, x.astype(np.float64), side="right") - 1)
 
 

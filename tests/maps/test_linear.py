@@ -23,7 +23,7 @@ from mixnmatch.maps._linear_passes import (
     product_statistic,
     scaled_rows,
 )
-from mixnmatch.maps._linear_solver import ridge_vector
+from mixnmatch.maps._linear_solver import Penalty, ridge_vector
 from tests.conftest import draw_labels, make_problem, nll, softmax
 
 
@@ -88,7 +88,8 @@ def test_optimum_cannot_be_improved(skewed, kind, loss):
         theta = np.append((fitted.weight_ / problem.beta - np.eye(3)).ravel(), fitted.intercept_)
     else:
         theta = np.append(fitted.weight_ / problem.beta - 1, fitted.intercept_)
-    penalty = fitted._odir(source, problem, 0.1) if kind is DirichletScaling else fitted._penalty(source)
+    ridges = fitted._odir(source, problem, 0.1) if kind is DirichletScaling else fitted._ridges(source)
+    penalty = Penalty(*ridges)
     ridge = ridge_vector(penalty, problem, classes)
 
     def objective(t):
@@ -128,7 +129,7 @@ def test_fit_is_the_optimum_that_scipy_finds(kind, classes):
     fitted = kind(logits=True).fit(logits, y, weight)
     source = door.rows(logits, y, weight, logits=True)
     problem = fitted._problem(source)
-    ridge = ridge_vector(fitted._penalty(source), problem, classes)
+    ridge = ridge_vector(Penalty(*fitted._ridges(source)), problem, classes)
     ridge[:-classes] /= problem.beta**2  # from v and M to W = beta (I + diag(v) + M)
     matrix, intercept = reference(logits, y, weight, ridge, problem.full)
     x = np.log(softmax(logits))

@@ -19,7 +19,7 @@ from mixnmatch.export.inputs import LogitInput, ProbabilityInput
 from mixnmatch.export.rows import GivenLogits, GivenProbabilities, GraphRows, Probabilities, Softmax
 from mixnmatch.export.search import CurveTables, PiecewiseTables
 from mixnmatch.maps._context_slopes import LOWEST
-from mixnmatch.maps._order_passes import FACTOR, FINE, WIDE, Nodes
+from mixnmatch.maps._nodes import FACTOR, FINE, WIDE, Nodes
 from mixnmatch.maps.base import BinaryMap, CalibrationMap
 from mixnmatch.maps.binning import BayesianBinning, HistogramBinning
 from mixnmatch.maps.combine import OneVsAll, Pooled

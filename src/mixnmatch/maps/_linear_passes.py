@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 PRODUCT_BYTES, PRODUCT_ROWS = 1 << 19, 512
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Problem:
     """What a pass needs to know: the scale that scores are brought to first, what is free, and how exact to be."""
 
@@ -40,7 +40,7 @@ class Problem:
         return slopes + n_classes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scaled:
     """Scaled log-probabilities s of some rows, their labels and weights: what every statistic here reads."""
 
@@ -59,7 +59,7 @@ class Scaled:
         return table if self.weight is None else table * self.weight.astype(table.dtype, copy=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Local(Scaled):
     """The same rows with their probabilities at some parameters: what products with the curvature there read."""
 
