@@ -22,8 +22,7 @@ def language_model(n: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, n
     rng = np.random.default_rng(seed)
     prior = -np.log(np.arange(n_classes) + 3.0)
     true = (prior + 2.5 * rng.standard_normal((n, n_classes), dtype=np.float32)).astype(np.float32)
-    gumbel = -np.log(rng.standard_exponential((n, n_classes), dtype=np.float32))
-    gumbel += true
+    gumbel = true - np.log(rng.standard_exponential((n, n_classes), dtype=np.float32) + np.float32(1e-30))
     labels = gumbel.argmax(axis=1)
     true *= 1.4
     true += 0.3 * rng.standard_normal(n_classes, dtype=np.float32)
@@ -38,7 +37,8 @@ def main() -> None:
     parser.add_argument("--maps", nargs="+", default=NAMES)
     args = parser.parse_args()
     logits, labels = language_model(args.samples, args.classes)
-    print(f"{args.samples} x {args.classes} logits in float32, {mm.engine(threads=1).__enter__()}")
+    mm.engine(threads=1).set_default()
+    print(f"{args.samples} x {args.classes} logits in float32, one thread")
     for name in args.maps:
         calibrator = mm.calibrator(name, logits=True)
         start = time.process_time()

@@ -371,3 +371,29 @@ def test_sums_of_diagonal_maps_match_the_formulas(backend, dtype, tolerance, n_c
     q = w * p * (1 - p)
     sums = [(q * x * x).sum(axis=1), (q * x).sum(axis=1), q.sum(axis=1)]
     np.testing.assert_allclose(backend.diagonal_sums(s, found, weight, curved=True), sums, atol=100 * tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 3e-6), (np.float64, 1e-12)])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_classes", [5, 512, 1100])
+def test_vector_kernels_on_rows_are_those_of_columns(backend, dtype, tolerance, weighted, n_classes):
+    """What vector scaling reads of rows as they are given is what it reads of scaled columns."""
+    rng = np.random.default_rng(0)
+    x, y = make_problem(19, n_classes, seed=4, dtype=dtype)
+    w = rng.random(19) if weighted else None
+    slope, intercept, a, b = 1 + 0.2 * rng.normal(size=n_classes), *rng.normal(size=(3, n_classes))
+    exact = x.astype(np.float64)
+    s = np.ascontiguousarray(0.7 * (exact - logsumexp(exact, axis=1, keepdims=True)).T)
+    reference = kernels.load("numpy")
+    p, top, total = reference.diagonal_softmax(s, slope, intercept)
+    log_p = (slope[:, None] * s + intercept[:, None] - top - np.log(total))[y, np.arange(19)]
+    for curved in (False, True):
+        label, found = backend.vector_sums(x, y, w, 0.7, slope, intercept, curved=curved)
+        np.testing.assert_allclose(label, [log_p, s[y, np.arange(19)]], atol=40 * tolerance)
+        expected = reference.diagonal_sums(s, p, w, curved=curved)
+        np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())
+    found, expected = (
+        backend.vector_product(x, w, 0.7, slope, intercept, a, b),
+        reference.diagonal_product(s, p, a, b, w),
+    )
+    np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())

@@ -50,7 +50,7 @@ def test_fit_agrees_with_the_library(files, run):
 def test_fit_can_hold_any_method_to_the_predictions(files, run, method):
     result = run("fit", "val.npz", "-m", method, "--preserve-accuracy", "-o", "cal.json")
     assert result.exit_code == 0
-    assert "the predicted class never changes" in result.stdout
+    assert "the predicted class never changes" in " ".join(result.stdout.split())  # lines break where the time ends
     made = {"sms": mixnmatch.KeepWinner, "ts": mixnmatch.TemperatureScaling, "auto": Auto}[method]
     assert type(mixnmatch.load("cal.json")) is made
 

@@ -4,6 +4,7 @@ from scipy.optimize import check_grad, minimize
 
 from mixnmatch import TemperatureScaling, calibrator, engine
 from mixnmatch._engine import door
+from mixnmatch._engine.kernels import compiled_available
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import read_scores
 from mixnmatch.maps import (
@@ -13,6 +14,7 @@ from mixnmatch.maps import (
     StructuredMatrixScaling,
     StructuredVectorScaling,
     VectorScaling,
+    _linear_passes,
     scaling,
 )
 from mixnmatch.maps._linear_passes import (
@@ -25,6 +27,8 @@ from mixnmatch.maps._linear_passes import (
 )
 from mixnmatch.maps._linear_solver import Penalty, ridge_vector
 from tests.conftest import draw_labels, make_problem, nll, softmax
+
+BACKENDS = ["numpy", "compiled"] if compiled_available() else ["numpy"]
 
 
 @pytest.fixture(scope="module")
@@ -381,3 +385,19 @@ def test_a_zero_that_was_never_seen_costs_less_than_30_nats(name):
     q = calibrator(name).fit(soft, y).predict_proba(new)
     assert -np.log(q.min()) < 30
     np.testing.assert_allclose(q.sum(axis=1), 1, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["vector", "svs", "bcts"])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("dtype", "classes", "tolerance"), [(np.float64, 70, 1e-6), (np.float32, 420, 1e-4)])
+def test_tables_too_large_to_keep_have_the_same_optimum(name, backend, dtype, classes, tolerance, monkeypatch):
+    """Rows are then read as they are, in every pass."""
+    logits, y = make_problem(600, classes, seed=2, dtype=dtype)
+    weight = np.random.default_rng(0).integers(1, 4, 600).astype(float)
+    kept = calibrator(name, logits=True).fit(logits, y, weight)
+    monkeypatch.setattr(_linear_passes, "KEPT_ENTRIES", 0)
+    monkeypatch.setattr(_linear_passes, "KEPT_SINGLE", 0)
+    with engine(backend=backend):
+        again = calibrator(name, logits=True).fit(logits, y, weight)
+    assert kept.loss_ == pytest.approx(again.loss_, rel=0.01 * tolerance)
+    np.testing.assert_allclose(again.predict_proba(logits), kept.predict_proba(logits), atol=tolerance)

@@ -7,6 +7,8 @@ from mixnmatch._engine.kernels._numpy_linear import (
     diagonal_softmax,
     diagonal_sums,
     linear_softmax_into,
+    vector_product,
+    vector_sums,
 )
 from mixnmatch._engine.kernels._numpy_logistic import log_odds_parts, logistic_sums
 from mixnmatch._engine.kernels._numpy_pieces import add_deviation, interpolate_columns_into, interpolate_into
@@ -35,5 +37,7 @@ __all__ = [
     "nll_rows",
     "normalise",
     "softmax_into",
+    "vector_product",
+    "vector_sums",
     "winners",
 ]

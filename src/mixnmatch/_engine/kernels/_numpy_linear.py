@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.along_rows import row_maxima, row_sums
 from mixnmatch._engine.kernels._numpy_table import Table
 
 Block = NDArray[Any]
+Labels = NDArray[np.intp]
 Rows = NDArray[np.float64]
 
 
@@ -82,3 +84,51 @@ def diagonal_sums(s: Block, p: Block, weight: Block | None, *, curved: bool) -> 
     if curved:
         sums.insert(0, np.einsum("ij,ij->i", products, s).astype(np.float64))
     return np.stack(sums)
+
+
+def vector_sums(
+    x: Block, y: Labels, weight: Rows | None, beta: float, slope: Rows, intercept: Rows, *, curved: bool
+) -> tuple[Rows, Rows]:
+    """Sums over samples for each class at p = softmax(slope s + intercept), s = beta log_softmax(x).
+
+    Returns the log-probability and s of each sample's label, and the sums of p s and p; if ``curved`` those of q s^2,
+    q s and q for q = p (1 - p).
+    """
+    s, u = _scaled_and_linear(x, beta, slope, intercept)
+    rows = np.arange(len(x))
+    label = np.stack([u[rows, y], s[rows, y]]).astype(np.float64)
+    p = np.exp(u)
+    q = p * (1 - p) if curved else p
+    return label, np.stack([_by_class(q * s**power, weight) for power in ((2, 1, 0) if curved else (1, 0))])
+
+
+def vector_product(
+    x: Block, weight: Rows | None, beta: float, slope: Rows, intercept: Rows, in_slope: Rows, in_intercept: Rows
+) -> Rows:
+    """Curvature of the log loss at some parameters times a direction, in the slopes and in the intercepts."""
+    s, u = _scaled_and_linear(x, beta, slope, intercept)
+    p = np.exp(u, out=u)
+    z = in_slope.astype(x.dtype) * s + in_intercept.astype(x.dtype)
+    z -= np.einsum("ij,ij->i", p, z)[:, None]
+    z *= p
+    return np.stack([_by_class(z * s, weight), _by_class(z, weight)])
+
+
+def _scaled_and_linear(x: Block, beta: float, slope: Rows, intercept: Rows) -> tuple[Block, Block]:
+    """Scaled log-probabilities s, and the log_softmax of slope s + intercept."""
+    s = _log_softmax(x.copy())
+    s *= x.dtype.type(beta)
+    return s, _log_softmax(slope.astype(x.dtype) * s + intercept.astype(x.dtype))
+
+
+def _log_softmax(u: Block) -> Block:
+    u -= row_maxima(u)[:, None]
+    u -= np.log(row_sums(np.exp(u)))[:, None]
+    return u
+
+
+def _by_class(table: Block, weight: Rows | None) -> Rows:
+    """Sum over samples, in double precision."""
+    if weight is None:
+        return np.asarray(table.sum(axis=0, dtype=np.float64))
+    return np.asarray(np.einsum("i,ij->j", weight, table, dtype=np.float64))

@@ -146,6 +146,26 @@ def diagonal_sums(s: Block, p: Block, weight: Block | None, *, curved: bool) -> 
     return out
 
 
+def vector_sums(
+    x: Block, y: Labels, weight: Rows | None, beta: float, slope: Rows, intercept: Rows, *, curved: bool
+) -> tuple[Rows, Rows]:
+    """Log-probability and s of the labels, and sums over samples for each class; see the NumPy kernel."""
+    label, out = np.empty((2, len(x))), np.empty((3 if curved else 2, x.shape[1]))
+    parameters = (each.astype(x.dtype) for each in (slope, intercept))
+    _compiled.vector_sums(x, y, weight, beta, *parameters, curved, np.empty((8, x.shape[1]), x.dtype), label, out)
+    return label, out
+
+
+def vector_product(
+    x: Block, weight: Rows | None, beta: float, slope: Rows, intercept: Rows, in_slope: Rows, in_intercept: Rows
+) -> Rows:
+    """Curvature of the log loss at some parameters times a direction, in the slopes and in the intercepts."""
+    out = np.empty((2, x.shape[1]))
+    parameters = (each.astype(x.dtype) for each in (slope, intercept, in_slope, in_intercept))
+    _compiled.vector_product(x, weight, beta, *parameters, np.empty((8, x.shape[1]), x.dtype), out)
+    return out
+
+
 def add_deviation(x: Rows, low: float, fine: int, factor: float, values: Rows) -> Rows:
     """The sum of x and of a piecewise-linear function of it; see the NumPy kernel."""
     out = np.empty_like(x)
