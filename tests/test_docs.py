@@ -23,6 +23,7 @@ import sklearn
 from click.testing import CliRunner
 from sklearn.utils.fixes import parse_version
 
+from mixnmatch import calibrators
 from mixnmatch.cli.app import cli
 from mixnmatch.evaluation.estimators import ESTIMATORS
 from mixnmatch.io import formats

@@ -7,7 +7,8 @@ from scipy.special import logsumexp
 from mixnmatch import calibrator, engine
 from mixnmatch._engine import kernels
 from mixnmatch._engine.kernels import _numpy
-from mixnmatch._engine.kernels.lookup import Knots, Piecewise, build_lookup, positions
+from mixnmatch._engine.kernels.gaps import Knots
+from mixnmatch._engine.kernels.lookup import Piecewise, build_lookup, positions
 from tests.conftest import make_problem, softmax
 
 BACKENDS = ["numpy", "compiled"] if kernels.compiled_available() else ["numpy"]
@@ -130,8 +131,11 @@ def test_piecewise_functions_are_exact_at_and_between_knots(backend, dtype, step
     function = Piecewise(knots, values, slopes, 0.125)
     x = np.concatenate([rng.random(500), rng.random(500) ** 8, knots, [0.0, 1.0, np.finfo(dtype).tiny]]).astype(dtype)
     x = np.concatenate([x, np.nextafter(x, dtype(2)).clip(0, 1), np.nextafter(x, dtype(-1)).clip(0, 1)])[:, None]
-    out = np.empty(x.shape)
+    out, many = np.empty(x.shape), np.tile(x, (40, 1))  # many numbers have a finer table
     backend.interpolate_into(x, function, out)
+    again = np.empty(many.shape)
+    backend.interpolate_into(many, function, again)
+    np.testing.assert_array_equal(again, np.tile(out, (40, 1)))
     exact = x.astype(np.float64)
     k = (knots[None, :] <= exact).sum(axis=1, keepdims=True) - 1
     expected = np.where(k < 0, 0.125, values[k] + slopes[k] * (exact - knots[k]))
@@ -158,12 +162,14 @@ def test_piecewise_functions_are_exact_at_and_between_knots(backend, dtype, step
         np.testing.assert_allclose(three[:, column], part(exact[:, 0]), rtol=1e-14, atol=1e-16)
 
 
-def test_lookup_tables_bracket_every_number():
+@pytest.mark.parametrize(("dtype", "shift"), [(np.float32, 14), (np.float32, 20), (np.float64, 43), (np.float64, 49)])
+def test_lookup_tables_bracket_every_number(dtype, shift):
     rng = np.random.default_rng(1)
-    knots = np.sort(rng.random(300) ** 5)
-    for dtype in (np.float32, np.float64):
-        x = np.concatenate([rng.random(1000) ** 5, [0.0, 1.0]]).astype(dtype)
-        found = positions(x, knots, build_lookup(knots, np.dtype(dtype)))
+    edges = [0.0, 5e-324, 1e-50, 0.25, np.nextafter(0.25, 1), np.nextafter(0.5, 0), 0.5, 1.0, 1.0 + 1e-7]
+    for knots in (np.sort(rng.random(300) ** 5), np.array(edges), np.array([0.3])):
+        x = np.concatenate([rng.random(1000) ** 5, [0.0, 1.0], np.minimum(knots, 1)]).astype(dtype)
+        x = np.concatenate([x, np.nextafter(x, dtype(0)), np.minimum(np.nextafter(x, dtype(2)), dtype(1))])
+        found = positions(x, knots, build_lookup(knots, np.dtype(dtype), shift))
         np.testing.assert_array_equal(found, np.searchsorted(knots, x.astype(np.float64), side="right") - 1)
 
 
@@ -365,3 +371,29 @@ def test_sums_of_diagonal_maps_match_the_formulas(backend, dtype, tolerance, n_c
     q = w * p * (1 - p)
     sums = [(q * x * x).sum(axis=1), (q * x).sum(axis=1), q.sum(axis=1)]
     np.testing.assert_allclose(backend.diagonal_sums(s, found, weight, curved=True), sums, atol=100 * tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 3e-6), (np.float64, 1e-12)])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_classes", [5, 512, 1100])
+def test_vector_kernels_on_rows_are_those_of_columns(backend, dtype, tolerance, weighted, n_classes):
+    """What vector scaling reads of rows as they are given is what it reads of scaled columns."""
+    rng = np.random.default_rng(0)
+    x, y = make_problem(19, n_classes, seed=4, dtype=dtype)
+    w = rng.random(19) if weighted else None
+    slope, intercept, a, b = 1 + 0.2 * rng.normal(size=n_classes), *rng.normal(size=(3, n_classes))
+    exact = x.astype(np.float64)
+    s = np.ascontiguousarray(0.7 * (exact - logsumexp(exact, axis=1, keepdims=True)).T)
+    reference = kernels.load("numpy")
+    p, top, total = reference.diagonal_softmax(s, slope, intercept)
+    log_p = (slope[:, None] * s + intercept[:, None] - top - np.log(total))[y, np.arange(19)]
+    for curved in (False, True):
+        label, found = backend.vector_sums(x, y, w, 0.7, slope, intercept, curved=curved)
+        np.testing.assert_allclose(label, [log_p, s[y, np.arange(19)]], atol=40 * tolerance)
+        expected = reference.diagonal_sums(s, p, w, curved=curved)
+        np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())
+    found, expected = (
+        backend.vector_product(x, w, 0.7, slope, intercept, a, b),
+        reference.diagonal_product(s, p, a, b, w),
+    )
+    np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())

@@ -11,7 +11,7 @@ from mixnmatch._engine.folds import fold_of
 from mixnmatch._engine.passes import available_threads, row_ranges, run_blocks, total
 from mixnmatch._engine.prepared import Prepared
 from mixnmatch.maps._ensemble_temperature_fit import _gram_statistic
-from mixnmatch.maps.temperature import _nll_statistic
+from mixnmatch.maps._temperature_fit import _nll_statistic
 from tests.conftest import make_problem, softmax
 
 

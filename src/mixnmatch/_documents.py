@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
+from contextlib import suppress
+from importlib import import_module
 from os import PathLike
 from typing import Any, NoReturn
 
@@ -82,7 +83,15 @@ def read_document(
 def checksum(document: dict[str, Any]) -> str:
     """SHA-256 of a document, however it is laid out."""
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    return str(_sha256()(canonical.encode()).hexdigest())
+
+
+def _sha256() -> Any:
+    """Python's own SHA-256: importing ``hashlib`` loads OpenSSL, a large part of the time that loading a map takes."""
+    for name in ("_sha2", "_sha256"):  # from Python 3.12 on, and before
+        with suppress(ImportError):
+            return import_module(name).sha256
+    return import_module("hashlib").sha256
 
 
 def nesting(document: Any) -> int:

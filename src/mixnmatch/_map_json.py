@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from functools import cache
 from inspect import get_annotations
 from typing import Any
 
@@ -280,6 +281,9 @@ def _check_common(made: CalibrationMap) -> None:
         raise MapFileError(msg)
 
 
+_annotations = cache(get_annotations)
+
+
 def _annotation(kind: type, key: str) -> str:
     """What a class says of an attribute, as it is written in the source.
 
@@ -289,7 +293,7 @@ def _annotation(kind: type, key: str) -> str:
         If it says nothing. Without it a value in a file could not be checked.
     """
     for base in kind.__mro__:
-        found = get_annotations(base).get(key)
+        found = _annotations(base).get(key)
         if found is not None:
             text = found if isinstance(found, str) else found.__name__ if type(found) is type else str(found)
             return text.removeprefix("numpy.").removeprefix("np.").replace("ndarray", "NDArray", 1)

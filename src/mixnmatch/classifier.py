@@ -216,10 +216,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         if len({logits for _, logits in held_out}) > 1:  # some folds miss a class: all of them as probabilities
             held_out = [(softmax(scores) if logits else scores, False) for scores, logits in held_out]
         rows = np.concatenate([test for _, test in splits])
-        parts = [part for part, _ in held_out]
-        if len({part.ndim for part in parts}) > 1:  # a fold that misses one of two classes has two columns
-            parts = [both_columns(part, logits=False) if part.ndim == 1 else part for part in parts]
-        chosen = self._fit_map(np.concatenate(parts), held_out[0][1], data, rows)
+        tables = [scores for scores, _ in held_out]
+        if len({scores.ndim for scores in tables}) > 1:  # a fold that misses one of two classes has two columns
+            tables = [both_columns(scores, logits=False) if scores.ndim == 1 else scores for scores in tables]
+        chosen = self._fit_map(np.concatenate(tables), held_out[0][1], data, rows)
         return [(fitted[-1], chosen)]
 
     def _score_method(self, fitted: Any) -> str:

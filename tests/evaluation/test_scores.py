@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
+from mixnmatch import evaluate
 from mixnmatch._engine.passes import engine
 from mixnmatch.evaluation.scores import accuracy, brier_score, log_loss
 
@@ -186,3 +187,13 @@ def test_brier_score_is_scaled_as_by_scikit_learn(n_classes, scale):
     if n_classes == 2:
         expected = brier_score_loss(y, p[:, 1], scale_by_half=scale)
         assert brier_score(p[:, 1], y, scale_by_half=scale) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [600, 3000])
+def test_interval_of_the_log_loss_is_that_of_evaluate(n):
+    """Also where what wrong predictions cost is measured on a part of the samples."""
+    logits, _, y = problem(n)
+    found, other = log_loss(logits, y, logits=True), evaluate(logits, y, logits=True, metrics=["log_loss"])["log_loss"]
+    assert found.interval == pytest.approx(other.interval, rel=1e-12)
+    sure = 20 * np.eye(5)[y]  # no mistake has been seen: what one would cost is all that the interval has
+    assert 0.5 < log_loss(sure, y, logits=True).interval[1] * n / (20 * -np.log(0.025)) < 1.1

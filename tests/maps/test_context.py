@@ -15,8 +15,9 @@ from mixnmatch.maps._context_slopes import (
     leave_one_out_statistic,
     log_loss_statistic,
 )
+from mixnmatch.maps._order_fit import LEAST_SLOPE
 from mixnmatch.maps.context import APART, STRENGTHS, ContextualOrderPreserving
-from mixnmatch.maps.order_preserving import LEAST_SLOPE, IntraOrderPreserving
+from mixnmatch.maps.order_preserving import IntraOrderPreserving
 from mixnmatch.maps.temperature import TemperatureScaling
 
 KNOTS = np.array([0.0, -0.5, -2.0, -7.0])

@@ -4,6 +4,7 @@ from scipy.optimize import check_grad, minimize
 
 from mixnmatch import TemperatureScaling, calibrator, engine
 from mixnmatch._engine import door
+from mixnmatch._engine.kernels import compiled_available
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import read_scores
 from mixnmatch.maps import (
@@ -13,6 +14,7 @@ from mixnmatch.maps import (
     StructuredMatrixScaling,
     StructuredVectorScaling,
     VectorScaling,
+    _linear_passes,
     scaling,
 )
 from mixnmatch.maps._linear_passes import (
@@ -23,8 +25,10 @@ from mixnmatch.maps._linear_passes import (
     product_statistic,
     scaled_rows,
 )
-from mixnmatch.maps._linear_solver import ridge_vector
+from mixnmatch.maps._linear_solver import Penalty, ridge_vector
 from tests.conftest import draw_labels, make_problem, nll, softmax
+
+BACKENDS = ["numpy", "compiled"] if compiled_available() else ["numpy"]
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +92,8 @@ def test_optimum_cannot_be_improved(skewed, kind, loss):
         theta = np.append((fitted.weight_ / problem.beta - np.eye(3)).ravel(), fitted.intercept_)
     else:
         theta = np.append(fitted.weight_ / problem.beta - 1, fitted.intercept_)
-    penalty = fitted._odir(source, problem, 0.1) if kind is DirichletScaling else fitted._penalty(source)
+    ridges = fitted._odir(source, problem, 0.1) if kind is DirichletScaling else fitted._ridges(source)
+    penalty = Penalty(*ridges)
     ridge = ridge_vector(penalty, problem, classes)
 
     def objective(t):
@@ -128,7 +133,7 @@ def test_fit_is_the_optimum_that_scipy_finds(kind, classes):
     fitted = kind(logits=True).fit(logits, y, weight)
     source = door.rows(logits, y, weight, logits=True)
     problem = fitted._problem(source)
-    ridge = ridge_vector(fitted._penalty(source), problem, classes)
+    ridge = ridge_vector(Penalty(*fitted._ridges(source)), problem, classes)
     ridge[:-classes] /= problem.beta**2  # from v and M to W = beta (I + diag(v) + M)
     matrix, intercept = reference(logits, y, weight, ridge, problem.full)
     x = np.log(softmax(logits))
@@ -380,3 +385,19 @@ def test_a_zero_that_was_never_seen_costs_less_than_30_nats(name):
     q = calibrator(name).fit(soft, y).predict_proba(new)
     assert -np.log(q.min()) < 30
     np.testing.assert_allclose(q.sum(axis=1), 1, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["vector", "svs", "bcts"])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("dtype", "classes", "tolerance"), [(np.float64, 70, 1e-6), (np.float32, 420, 1e-4)])
+def test_tables_too_large_to_keep_have_the_same_optimum(name, backend, dtype, classes, tolerance, monkeypatch):
+    """Rows are then read as they are, in every pass."""
+    logits, y = make_problem(600, classes, seed=2, dtype=dtype)
+    weight = np.random.default_rng(0).integers(1, 4, 600).astype(float)
+    kept = calibrator(name, logits=True).fit(logits, y, weight)
+    monkeypatch.setattr(_linear_passes, "KEPT_ENTRIES", 0)
+    monkeypatch.setattr(_linear_passes, "KEPT_SINGLE", 0)
+    with engine(backend=backend):
+        again = calibrator(name, logits=True).fit(logits, y, weight)
+    assert kept.loss_ == pytest.approx(again.loss_, rel=0.01 * tolerance)
+    np.testing.assert_allclose(again.predict_proba(logits), kept.predict_proba(logits), atol=tolerance)

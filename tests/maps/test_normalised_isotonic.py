@@ -8,8 +8,8 @@ import mixnmatch.maps.normalised_isotonic as module
 from mixnmatch import Isotonic, Pooled, TemperatureScaling, accuracy_preserved, engine
 from mixnmatch._engine import door
 from mixnmatch._engine.block import Block
+from mixnmatch.maps._isotonic_fit import STRICTNESS
 from mixnmatch.maps.columns import Columns
-from mixnmatch.maps.isotonic import STRICTNESS
 from mixnmatch.maps.normalised_isotonic import Levels, NormalisedIsotonic, _monotone_minimum, nll_statistic
 from tests.conftest import draw_labels, make_problem, nll, softmax
 

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import mixnmatch as mm
 from mixnmatch import calibrator
 from mixnmatch._engine import door
-from mixnmatch.maps._linear_solver import ridge_vector
+from mixnmatch.maps._linear_solver import Penalty, ridge_vector
 from mixnmatch.maps._solve import Point, certify, minimise_scalar, newton
 from tests.conftest import draw_labels, softmax
 
@@ -172,9 +172,8 @@ def linear_loss(fitted, logits, y, w):
     """Penalised mean loss of a member of the softmax-linear family in its own parameters, and where it was found."""
     source = door.rows(logits, y, w, logits=True)
     problem = fitted._problem(source)
-    penalty = (
-        fitted._odir(source, problem, fitted.strength_) if hasattr(fitted, "strength_") else fitted._penalty(source)
-    )
+    chosen = hasattr(fitted, "strength_")
+    penalty = Penalty(*(fitted._odir(source, problem, fitted.strength_) if chosen else fitted._ridges(source)))
     n_classes = logits.shape[1]
     ridge = ridge_vector(penalty, problem, n_classes)
     s = problem.beta * log_softmax(logits, axis=1)

@@ -7,17 +7,10 @@ from sklearn.base import clone
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.kernels import compiled_available, load
 from mixnmatch._engine.passes import engine
-from mixnmatch.maps._order_passes import (
-    FACTOR,
-    FINE,
-    Diagonal,
-    Located,
-    Nodes,
-    brier_statistic,
-    nll_statistic,
-    tempered,
-)
-from mixnmatch.maps.order_preserving import LEAST_SLOPE, IntraOrderPreserving, _knots, _overlap, bounded_minimum
+from mixnmatch.maps._nodes import FACTOR, FINE, Nodes, overlap, tempered
+from mixnmatch.maps._order_fit import LEAST_SLOPE, _knots, bounded_minimum
+from mixnmatch.maps._order_passes import Diagonal, Located, brier_statistic, nll_statistic
+from mixnmatch.maps.order_preserving import IntraOrderPreserving
 from mixnmatch.maps.temperature import TemperatureScaling
 
 
@@ -110,7 +103,7 @@ def testbounded_minimum_is_exact():
 def test_optimum_matches_a_generic_optimiser(loss):
     x, y = problem(200)
     fitted = IntraOrderPreserving(logits=True, loss=loss, n_knots=6).fit(x, y)
-    design = _overlap(Nodes.of(5), fitted.knots_)
+    design = overlap(Nodes.of(5), fitted.knots_)
     chunks = Located.of(Block(x, "logits", (0, 200), y), Nodes.of(5), 1e-37, fitted.beta_)
 
     def objective(slopes):
@@ -158,7 +151,7 @@ def test_keeps_the_order_of_rows_and_is_injective():
     # the scores can be read off the output: bisect the constant that makes probabilities sum to one
     nodes = Nodes.of(5)
     down = nodes.positions[::-1]
-    values = (nodes.positions + _overlap(nodes, fitted.knots_) @ (fitted.slopes_ - 1))[::-1]
+    values = (nodes.positions + overlap(nodes, fitted.knots_) @ (fitted.slopes_ - 1))[::-1]
     low, high = np.full((300, 1), -100.0), np.full((300, 1), 100.0)
     for _ in range(100):
         middle = (low + high) / 2

@@ -26,7 +26,7 @@ class FittedMap(Protocol):
     def _log_proba(self, block: Block) -> NDArray[np.float64]: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Block:
     """Some consecutive rows: scores in one of three forms, labels and weights where there are any."""
 

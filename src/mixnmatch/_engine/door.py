@@ -22,7 +22,6 @@ from mixnmatch._engine.frames import (
 from mixnmatch._engine.labels import as_labels, class_array, different, is_text, plain_names, read_labels
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import Scores, read_scores
-from mixnmatch._engine.weights import read_weight
 
 
 def rows(
@@ -94,6 +93,8 @@ def rows(
     )
     if table.masked and labels is not None and not is_dask(table.values):
         _refuse_masked_labels(table, labels)
+    from mixnmatch._engine.weights import read_weight  # predictions need it not
+
     weight = read_weight(sample_weight, table.n_rows, weights=weights)
     return Rows.of(
         table,

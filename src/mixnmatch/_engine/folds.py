@@ -19,7 +19,7 @@ GOLDEN = 0.6180339887498949
 MOST_FOLDS = 1000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fold:
     """One fold of ``n_folds``: a row belongs to the fold that a hash of its index says, wherever it is stored."""
 

@@ -31,7 +31,7 @@ LIGHT_BYTES = 1 << 21, 1 << 23
 VARIABLES = {"threads": "MIXNMATCH_THREADS", "backend": "MIXNMATCH_BACKEND"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Settings:
     """How passes are run: bytes in a block (None: by the kernels), threads (None: all we may use), and kernels."""
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 KEPT_ENTRIES, KEPT_SINGLE = 4_000_000, 32_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Prepared:
     """A source whose passes begin alike: ``prepare(block, *settings)`` is what the statistics read."""
 

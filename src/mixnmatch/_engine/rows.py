@@ -29,7 +29,7 @@ LOOK_ENTRIES = 1 << 24
 ONE_HOT = 1 - 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rows:
     """Checked samples: scores, labels, weights, class names, and the kernels that work on them.
 

@@ -34,7 +34,7 @@ SMALLEST_PROBABILITY = 1e-37
 MOST_BINS = 1_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scores:
     """A checked table of scores: ``values`` is n x L, or n for the positive class of a binary problem."""
 

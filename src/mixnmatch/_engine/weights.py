@@ -73,7 +73,7 @@ def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") 
     return weight
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Weighed:
     """Of some weights: their sum, the sum of their squares, how many are positive, the largest and its row."""
 

@@ -185,9 +185,9 @@ def order_for(table: ScoreTable, map_: Any, map_path: Path) -> list[int] | None:
         return [1, 0] if about[:1] == (known[0],) else None
     if names is None:
         return None
-    for have in (table.columns, names):
-        if set(have) == set(known):
-            return None if list(have) == known else [have.index(name) for name in known]
+    for given in (table.columns, names):
+        if set(given) == set(known):
+            return None if list(given) == known else [given.index(name) for name in known]
     assert table.classes is not None
     why = "its classes are {found}, but {map} was fitted with {known}"
     raise FileError(table.path, why, found=listed(table.classes.tolist()), known=listed(known), map=map_path)

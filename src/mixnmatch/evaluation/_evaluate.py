@@ -33,10 +33,11 @@ from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.evaluation.notion import Outcomes, one_class_rows, top_label_rows
 from mixnmatch.evaluation.result import p_text
 from mixnmatch.evaluation.scores import (
-    FEW,
+    LOOK,
     accuracy_rows,
     brier_rows,
     half_brier_rows,
+    log_loss_bounds,
     log_loss_rows,
     wrong_loss_rows,
 )
@@ -306,7 +307,8 @@ def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation
     if tables.clusters is not None:
         clusters = np.unique(tables.clusters, return_inverse=True)[1].reshape(-1).astype(np.intp)
     sides = [tables, *tables.companions]
-    few = "log_loss" in asked.means and not tables.on_dask and tables.n_rows <= FEW
+    # What wrong predictions would cost comes from the same pass, if it is measured on all samples.
+    few = "log_loss" in asked.means and not tables.on_dask and tables.n_rows < 2 * LOOK
     found = tables.total(_sides_statistic, asked, not tables.on_dask, clusters is not None, few)
     moments, collected, odds, values = found[0], found[1 : 1 + len(sides)], found[1 + len(sides) : -1], found[-1]
     k = len(asked.means)
@@ -320,7 +322,11 @@ def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation
     made = []
     for number, (side, sums, parts) in enumerate(zip(sides, collected, odds, strict=True)):
         at = number * k
-        bounds = BOUNDS | ({"log_loss": replace(NOT_NEGATIVE, unseen=float(means[number - len(sides)]))} if few else {})
+        bounds = BOUNDS
+        if few:
+            bounds = BOUNDS | {"log_loss": replace(NOT_NEGATIVE, unseen=float(means[number - len(sides)]))}
+        elif "log_loss" in asked.means:
+            bounds = BOUNDS | {"log_loss": log_loss_bounds(side)}
         results: dict[str, Any] = {
             name: MeanEstimate(
                 float(means[j]), standard_error=_root(covariance[j, j]), bounds=bounds.get(name),

@@ -19,7 +19,7 @@ from mixnmatch.export.inputs import LogitInput, ProbabilityInput
 from mixnmatch.export.rows import GivenLogits, GivenProbabilities, GraphRows, Probabilities, Softmax
 from mixnmatch.export.search import CurveTables, PiecewiseTables
 from mixnmatch.maps._context_slopes import LOWEST
-from mixnmatch.maps._order_passes import FACTOR, FINE, WIDE, Nodes
+from mixnmatch.maps._nodes import FACTOR, FINE, WIDE, Nodes, overlap
 from mixnmatch.maps.base import BinaryMap, CalibrationMap
 from mixnmatch.maps.binning import BayesianBinning, HistogramBinning
 from mixnmatch.maps.combine import OneVsAll, Pooled
@@ -35,7 +35,7 @@ from mixnmatch.maps.kernel import KernelCalibration
 from mixnmatch.maps.logistic import BetaScaling, PlattScaling
 from mixnmatch.maps.normalised_isotonic import NormalisedIsotonic
 from mixnmatch.maps.odds_curve import OddsCurveMap
-from mixnmatch.maps.order_preserving import IntraOrderPreserving, _overlap
+from mixnmatch.maps.order_preserving import IntraOrderPreserving
 from mixnmatch.maps.piecewise import PiecewiseMap
 from mixnmatch.maps.prior_shift import PriorShift
 from mixnmatch.maps.quadratic import QuadraticScaling
@@ -208,7 +208,7 @@ def _prior_shift(fitted: PriorShift, rows: GraphRows) -> GraphRows:
 def _shared_function_of_logs(fitted: Any, rows: GraphRows) -> GraphRows:
     nodes = Nodes.of(rows.n_classes)
     if isinstance(fitted, IntraOrderPreserving):
-        deviation = _overlap(nodes, fitted.knots_) @ (fitted.slopes_ - 1)
+        deviation = overlap(nodes, fitted.knots_) @ (fitted.slopes_ - 1)
     else:
         deviation = fitted.deviation_
     x = log_softmax(_scaled(fitted, rows)[1])

@@ -12,9 +12,9 @@ from mixnmatch._engine.along_rows import picked, row_maxima, row_sums, winners
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import add
 from mixnmatch._engine.rows import Rows
-from mixnmatch.maps._order_passes import tempered
+from mixnmatch.maps._nodes import tempered
+from mixnmatch.maps._order_fit import LEAST_SLOPE, bounded_minimum
 from mixnmatch.maps._solve import Point, certify, newton
-from mixnmatch.maps.order_preserving import LEAST_SLOPE, bounded_minimum
 from mixnmatch.maps.temperature import log_softmax
 
 Array = NDArray[np.float64]

@@ -5,7 +5,7 @@ Blocks lie on their side here, classes x rows: what is done along the classes ru
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -14,15 +14,17 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine import kernels
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.prepared import Prepared
+from mixnmatch._engine.prepared import KEPT_ENTRIES, KEPT_SINGLE, Prepared
 from mixnmatch._engine.rows import Rows
 
 Array = NDArray[np.float64]
 # Bytes of a block, and rows that it has at least, so that multiplications of matrices are busy.
 PRODUCT_BYTES, PRODUCT_ROWS = 1 << 19, 512
+# The same for rows of many classes that are read as they are; and how many classes are many.
+UPRIGHT_BYTES, UPRIGHT_ROWS, UPRIGHT_FROM = 1 << 21, 64, 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Problem:
     """What a pass needs to know: the scale that scores are brought to first, what is free, and how exact to be."""
 
@@ -40,7 +42,7 @@ class Problem:
         return slopes + n_classes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scaled:
     """Scaled log-probabilities s of some rows, their labels and weights: what every statistic here reads."""
 
@@ -59,7 +61,23 @@ class Scaled:
         return table if self.weight is None else table * self.weight.astype(table.dtype, copy=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Upright:
+    """Rows as they are given, and what the kernels of diagonal maps read: the parameters that curvature is taken at."""
+
+    x: NDArray[Any]
+    y: NDArray[np.intp]
+    weight: Array | None
+    backend: str
+    theta: Array
+
+    @property
+    def kernels(self) -> ModuleType:
+        """Kernels for these rows."""
+        return kernels.load(self.backend)
+
+
+@dataclass(frozen=True, eq=False)
 class Local(Scaled):
     """The same rows with their probabilities at some parameters: what products with the curvature there read."""
 
@@ -82,8 +100,19 @@ def scaled(block: Block, problem: Problem) -> Scaled:
     return Scaled(s, block.y, weight, block.backend)
 
 
+def upright(block: Block, problem: Problem) -> Upright:
+    """The rows of a block as diagonal maps of many classes read them."""
+    x = block.log_scores(problem.floor)
+    x = x if problem.single else x.astype(np.float64, copy=False)
+    return Upright(x, block.y, block.weight, block.backend, np.zeros(problem.n_parameters(x.shape[1])))
+
+
 def scaled_rows(source: Rows, problem: Problem) -> Prepared:
     """The rows of a source as the maps of this family read them."""
+    many = source.n_entries > (KEPT_SINGLE if problem.single else KEPT_ENTRIES) or source.on_dask
+    if many and not problem.full and problem.loss == "nll" and source.n_classes >= UPRIGHT_FROM:
+        block_bytes = max(UPRIGHT_BYTES, UPRIGHT_ROWS * source.scores.row_bytes)
+        return Prepared.of(source, upright, problem, block_bytes=block_bytes)
     block_bytes = max(PRODUCT_BYTES, PRODUCT_ROWS * source.scores.row_bytes)
     return Prepared.of(source, scaled, problem, block_bytes=block_bytes, single=problem.single)
 
@@ -155,8 +184,10 @@ def _loss_and_slope(rows: Scaled, problem: Problem, p: NDArray[Any], log_p: Arra
     return float(sum_of_values), rows.weighted(slope)
 
 
-def gradient_statistic(rows: Scaled, problem: Problem, theta: Array) -> Array:
+def gradient_statistic(rows: Scaled | Upright, problem: Problem, theta: Array) -> Array:
     """Loss and its gradient in (v or diag(v) + M, b), in one vector."""
+    if isinstance(rows, Upright):
+        return _upright_gradient(rows, problem, theta)
     p, log_p = _forward(rows, problem, theta)
     if problem.full or problem.loss != "nll":
         value, slope = _loss_and_slope(rows, problem, p, log_p)
@@ -204,16 +235,40 @@ def _one_slope(hessian: Array, n_classes: int) -> Array:
     return np.concatenate([rows[:, :n_classes].sum(axis=1, keepdims=True), rows[:, n_classes:]], axis=1)
 
 
-def local(rows: Scaled, problem: Problem, theta: Array) -> Local:
+def _by_class(theta: Array, problem: Problem, n_classes: int) -> tuple[Array, Array]:
+    """A slope and an intercept for each class, from a flat parameter vector."""
+    weight, intercept = unpack(theta, problem, n_classes)
+    return np.broadcast_to(weight, intercept.shape), intercept
+
+
+def _upright_gradient(rows: Upright, problem: Problem, theta: Array) -> Array:
+    """The same for rows as they are given."""
+    n_classes = rows.x.shape[1]
+    slope, intercept = _by_class(theta, problem, n_classes)
+    label, expected = rows.kernels.vector_sums(
+        rows.x, rows.y, rows.weight, problem.beta, 1 + slope, intercept, curved=False
+    )
+    weight = np.ones(len(rows.y)) if rows.weight is None else rows.weight
+    found = np.stack([np.bincount(rows.y, each, n_classes) for each in (weight * label[1], weight)])
+    return np.concatenate([[-float(weight @ label[0])], _in_parameters(expected - found, problem)])
+
+
+def local(rows: Scaled | Upright, problem: Problem, theta: Array) -> Local | Upright:
     """Rows and their probabilities at some parameters, in the precision of the curvature."""
+    if isinstance(rows, Upright):
+        return replace(rows, theta=theta)
     s = rows.s.astype(np.float32, copy=False) if problem.single_curvature else rows.s
     p, _ = _forward(Scaled(s, rows.y, None, rows.backend), problem, theta)
     weight = None if rows.weight is None else rows.weight.astype(s.dtype, copy=False)
     return Local(s, rows.y, weight, rows.backend, p)
 
 
-def product_statistic(rows: Local, problem: Problem, direction: Array) -> Array:
+def product_statistic(rows: Local | Upright, problem: Problem, direction: Array) -> Array:
     """Curvature of the log loss times a direction."""
+    if isinstance(rows, Upright):
+        at, along = (_by_class(each, problem, rows.x.shape[1]) for each in (rows.theta, direction))
+        by_class = rows.kernels.vector_product(rows.x, rows.weight, problem.beta, 1 + at[0], at[1], *along)
+        return _in_parameters(by_class, problem)
     if not problem.full:
         weight, intercept = unpack(direction, problem, len(rows.s))
         slope = np.broadcast_to(weight, intercept.shape)
@@ -225,8 +280,12 @@ def product_statistic(rows: Local, problem: Problem, direction: Array) -> Array:
     return _transposed(rows.weighted(z), rows.s, problem)
 
 
-def diagonal_statistic(rows: Local, problem: Problem) -> Array:
+def diagonal_statistic(rows: Local | Upright, problem: Problem) -> Array:
     """Curvature of the log loss in each entry of (M, b), or for a diagonal map in v, in (v, b) and in b of a class."""
+    if isinstance(rows, Upright):
+        slope, intercept = _by_class(rows.theta, problem, rows.x.shape[1])
+        own = rows.x, rows.y, rows.weight, problem.beta, 1 + slope, intercept
+        return np.asarray(rows.kernels.vector_sums(*own, curved=True)[1])
     if not problem.full:
         return np.asarray(rows.kernels.diagonal_sums(rows.s, rows.p, rows.weight, curved=True))
     spread = rows.weighted(rows.p * (1 - rows.p))

@@ -39,7 +39,7 @@ STALE = 0.8
 APART = 20.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Penalty:
     """Ridge weights on the diagonal, the off-diagonal and the intercept, for the mean loss."""
 
@@ -81,14 +81,14 @@ def solve(
     return found.point.theta, found.point.loss
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LossPoint(Point):
     """Penalised mean loss, its gradient and, where it was asked for, its curvature; and the mean loss alone."""
 
     loss: float = np.nan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Objective:
     """Mean loss + sum ridge theta^2 / 2 over prepared rows."""
 

@@ -3,82 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.along_rows import row_maxima, row_sums
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.kernels._numpy import add_interpolated, even_cells
+from mixnmatch._engine.kernels._numpy_pieces import add_interpolated
 from mixnmatch._engine.passes import total
+from mixnmatch.maps._nodes import FACTOR, FINE, Array, Nodes, tempered
 
-Array = NDArray[np.float64]
+__all__ = [
+    "FACTOR",
+    "FINE",
+    "Array",
+    "Cells",
+    "Diagonal",
+    "Located",
+    "Nodes",
+    "Statistic",
+    "brier_statistic",
+    "nll_statistic",
+    "on_nodes",
+    "tempered",
+]
+
 Statistic = tuple[float, Array, Array]
 
-# A tempered probability below exp(-REACH) / L is out of the finely divided range.
-REACH = 9.0
-# Cells of the fine range, cells of the range below it, and how much wider these are.
-FINE, WIDE, FACTOR = 128, 32, 8
 # Entries of the tables, of rows x nodes or rows x classes, that a statistic works on at a time: they stay in the cache.
 CHUNK_ENTRIES = 40_000
 
 
-@dataclass(frozen=True)
-class Nodes:
-    """Nodes of a piecewise-linear function on (-inf, 0]: even steps to ``low``, wider ones below, then constant.
-
-    Of these, ``chosen`` are used, the first and the last among them.
-    """
-
-    low: float
-    chosen: NDArray[np.intp]
-
-    @classmethod
-    @lru_cache(maxsize=64)
-    def of(cls, n_classes: int) -> Nodes:
-        """All nodes for the logarithms of the probabilities of ``n_classes`` classes."""
-        return cls(-(np.log(n_classes) + REACH), np.arange(FINE + WIDE + 1))
-
-    def only(self, chosen: NDArray[np.intp]) -> Nodes:
-        """Some of the nodes."""
-        return Nodes(self.low, chosen)
-
-    @property
-    def count(self) -> int:
-        """Number of nodes."""
-        return len(self.chosen)
-
-    @property
-    def positions(self) -> Array:
-        """Nodes, from 0 downwards."""
-        wide = 1 + FACTOR * np.arange(1, WIDE + 1) / FINE
-        every = self.low * np.concatenate([np.arange(FINE + 1) / FINE, wide])
-        return np.asarray(every[self.chosen])
-
-    def locate(self, x: Array) -> tuple[NDArray[np.intp], Array]:
-        """Cell of every entry, and how far down the cell it is: 0 at its upper node, 1 at the lower one."""
-        cell, s = even_cells(x, self.low, FINE, FACTOR, FINE + WIDE + 1)
-        if self.count == FINE + WIDE + 1:
-            return cell, s
-        cell = np.repeat(np.arange(self.count - 1), np.diff(self.chosen))[cell]
-        positions = self.positions
-        np.subtract(x, positions[cell], out=s)
-        s /= np.diff(positions)[cell]
-        return cell, np.clip(s, 0.0, 1.0, out=s)
-
-
-def tempered(block: Block, floor: float, beta: float) -> Array:
-    """Logarithms of the probabilities after temperature scaling."""
-    x = block.log_scores(floor).astype(np.float64)
-    x -= row_maxima(x)[:, None]  # before the scaling: leads survive in logits of any size
-    x *= beta
-    x -= np.log(row_sums(np.exp(x)))[:, None]  # the largest entry of every row is 0 already
-    return x
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Located:
     """Some rows after temperature scaling, with entries sorted into the cells between nodes; classes come first."""
 
@@ -121,7 +77,7 @@ class Located:
         return np.asarray(table[self.y, np.arange(len(self.y))])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cells:
     """Some rows under softmax(x + deviation(x)), entries sorted into the cells between nodes; classes come first."""
 

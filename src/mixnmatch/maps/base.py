@@ -283,8 +283,8 @@ class CalibrationMap(FittedMethods, Parameters):
 
     def _scores_by_name(self, scores: Any) -> Any:
         """Values of a data frame, or of a column with a name, in the order of the map's classes."""
-        known = {"classes": self.classes_, "columns": getattr(self, "columns_", None), "logits": self.takes_logits}
-        return door.scores_like(scores, **known)
+        columns = getattr(self, "columns_", None)
+        return door.scores_like(scores, classes=self.classes_, columns=columns, logits=self.takes_logits)
 
     def _apply(self, source: Rows) -> NDArray[Any]:
         table = source.scores

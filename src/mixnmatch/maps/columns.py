@@ -16,7 +16,7 @@ from mixnmatch.maps.ties import lower_edges
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entries:
     """Entries of a block as m x K binary problems: scores, which are positive, and weights of the m rows."""
 
@@ -75,7 +75,7 @@ def log_odds(block: Block, scheme: str, floor: float) -> NDArray[np.float64]:
     return np.subtract(log_p, log_not, out=log_p)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Columns:
     """A source of rows seen as K binary problems."""
 

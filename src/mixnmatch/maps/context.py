@@ -19,10 +19,10 @@ from mixnmatch.maps._context_slopes import (
     log_loss_statistic,
     weights_of,
 )
-from mixnmatch.maps._order_passes import tempered
+from mixnmatch.maps._nodes import tempered
+from mixnmatch.maps._order_fit import PREVIEW_ROWS, curvature_knots
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.fitted import LARGEST, check_range, check_shape, check_simplex, require
-from mixnmatch.maps.order_preserving import PREVIEW_ROWS, curvature_knots
 from mixnmatch.maps.shrunken import check_penalty
 from mixnmatch.maps.temperature import fit_beta, log_softmax
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
-from mixnmatch.maps._linear_passes import Problem, scaled_rows, unpack
-from mixnmatch.maps._linear_solver import Penalty, solve
 from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
 from mixnmatch.maps.fitted import check_range, check_shape
 from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
+
+if TYPE_CHECKING:  # fits alone need it
+    from mixnmatch.maps._linear_passes import Problem
 
 Array = NDArray[np.float64]
 # From so many classes on, all products run in float32 (sums over blocks are still in float64).
@@ -82,10 +83,13 @@ class SoftmaxLinear(CalibrationMap):
         check_range(self, "intercept_")
         check_range(self, "probability_floor_", 0.0, 1.0)
 
-    def _penalty(self, source: Rows) -> Penalty:
+    def _ridges(self, source: Rows) -> tuple[float, float, float]:
+        """Ridge weights on the diagonal, the off-diagonal and the intercept, for the mean loss."""
         raise NotImplementedError(type(self).__name__)
 
     def _problem(self, source: Rows) -> Problem:
+        from mixnmatch.maps._linear_passes import Problem
+
         floor = source.probability_floor()
         beta = min(fit_beta(source, self.loss, floor).beta, STEEPEST_LINEAR)
         single = source.scores.dtype == np.float32
@@ -93,11 +97,16 @@ class SoftmaxLinear(CalibrationMap):
         return Problem(beta, floor, self._full, self.loss, all_single, single, self._shared)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
-        problem = self._problem(source)
-        theta, value = solve(scaled_rows(source, problem), problem, self._penalty(source), who=type(self).__name__)
+        from mixnmatch.maps._linear_passes import scaled_rows
+        from mixnmatch.maps._linear_solver import Penalty, solve
+
+        problem, penalty = self._problem(source), Penalty(*self._ridges(source))
+        theta, value = solve(scaled_rows(source, problem), problem, penalty, who=type(self).__name__)
         return self._attributes(problem, theta, value, source.n_classes)
 
     def _attributes(self, problem: Problem, theta: Array, value: float, n_classes: int) -> dict[str, Any]:
+        from mixnmatch.maps._linear_passes import unpack
+
         weight, intercept = unpack(theta, problem, n_classes)
         identity = np.eye(n_classes) if self._full else np.ones(n_classes)
         return {

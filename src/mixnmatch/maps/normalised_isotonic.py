@@ -15,10 +15,11 @@ from mixnmatch._engine.passes import add
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
 from mixnmatch._engine.shared import single_threaded_blas
+from mixnmatch.maps._isotonic_fit import made_strict
 from mixnmatch.maps._solve import Point, Solution, certify, newton
 from mixnmatch.maps.columns import Columns, weighted_count
 from mixnmatch.maps.combine import Pooled
-from mixnmatch.maps.isotonic import Isotonic, _made_strict
+from mixnmatch.maps.isotonic import Isotonic
 
 Array = NDArray[np.float64]
 Statistic = tuple[float, Array, Array]
@@ -134,7 +135,7 @@ class NormalisedIsotonic(Pooled):
         loss = solution.point.value - 0.5 * ridge * float(levels.sizes @ shift**2)
         values = np.exp(levels.moved(shift))
         values /= max(1.0, float(values[-1]))  # the scale is free: it cancels in the normalisation
-        function = _made_strict(Piecewise(irm.knots, values, irm.slopes, irm.left))
+        function = made_strict(Piecewise(irm.knots, values, irm.slopes, irm.left))
         learned = {
             "knots_": function.knots,
             "values_": function.values,

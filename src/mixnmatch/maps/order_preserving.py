@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.prepared import Prepared
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
-from mixnmatch.maps._order_passes import (
-    FACTOR,
-    FINE,
-    Diagonal,
-    Located,
-    Nodes,
-    Statistic,
-    brier_statistic,
-    nll_statistic,
-    tempered,
-)
-from mixnmatch.maps._solve import Point, Solution, certify, newton
+from mixnmatch.maps._nodes import FACTOR, FINE, Array, Nodes, overlap, tempered
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.fitted import LARGEST, check_range, check_shape, require
 from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
 
-Array = NDArray[np.float64]
-
-# Rows by which knots are chosen, where there are many more.
-PREVIEW_ROWS = 32_768
-# Slopes (1 is temperature scaling) stay above this, so that the function is strictly increasing.
-LEAST_SLOPE = 1e-3
 # Weight of half the squared distance between the slopes and that of temperature scaling.
 RIDGE = 3.0
 # More knots than this are finer than floats.
@@ -154,26 +135,21 @@ class IntraOrderPreserving(CalibrationMap):
         require((np.diff(self.knots_) < 0).all(), self, "knots_", "does not decrease")
 
     def _fit(self, source: Rows) -> dict[str, Any]:
+        from mixnmatch.maps._order_fit import fit
+        from mixnmatch.maps._solve import certify
+
         floor = source.probability_floor()
         beta = fit_beta(source, self.loss, floor).beta
-        rows = nll_statistic if self.loss == "nll" else brier_statistic
-        nodes = curvature_knots(source, floor, beta, self.n_knots, rows)
-        knots = nodes.positions
-        located = Prepared.of(source, Located.of, nodes, floor, beta)
-
-        def statistic(deviation: Array) -> Statistic:
-            return located.total(rows, deviation)
-
-        n, ridge = source.total_weight(), float(self.ridge)
-        solution = _fit_slopes(statistic, _overlap(nodes, knots), ridge, n)
-        certify(type(self).__name__, solution.residual)
-        slopes = solution.point.theta
+        knots, slopes, total, residual = fit(
+            source, floor, beta, loss=self.loss, n_knots=self.n_knots, ridge=float(self.ridge)
+        )
+        certify(type(self).__name__, residual)
         return {
             "beta_": beta,
             "knots_": knots,
             "slopes_": slopes,
             "probability_floor_": floor,
-            "loss_": (solution.point.value - 0.5 * ridge * float(np.sum((slopes - 1) ** 2))) / n,
+            "loss_": total / source.total_weight(),
             "backend_": source.backend,
         }
 
@@ -183,55 +159,6 @@ class IntraOrderPreserving(CalibrationMap):
 
     def _log_proba(self, block: Block) -> Array:
         nodes = Nodes.of(block.values.shape[1])
-        deviation = self._once(self.slopes_, lambda: _overlap(nodes, self.knots_) @ (self.slopes_ - 1))
+        deviation = self._once(self.slopes_, lambda: overlap(nodes, self.knots_) @ (self.slopes_ - 1))
         x = tempered(block, self.probability_floor_, self.beta_)
         return log_softmax(block.kernels.add_deviation(x, nodes.low, FINE, FACTOR, deviation))
-
-
-def curvature_knots(
-    source: Rows, floor: float, beta: float, n_knots: int, statistic: Callable[..., Statistic] = nll_statistic
-) -> Nodes:
-    """At most ``n_knots`` nodes where the loss depends on the function, chosen on a part of the samples."""
-    every = Nodes.of(source.n_classes)
-    preview = Prepared.of(source.preview(PREVIEW_ROWS), Located.of, every, floor, beta)
-    _, _, curvature = preview.total(statistic, np.zeros(every.count), Diagonal)
-    return every.only(_knots(curvature, n_knots))
-
-
-def _knots(curvature: Array, n_knots: int) -> NDArray[np.intp]:
-    """Nodes that cut the square root of the curvature of the loss in the values at the nodes into equal parts."""
-    matters = np.sqrt(np.maximum(curvature, 1e-12 * curvature.max() + 1e-300))
-    below = np.cumsum(matters) / matters.sum()
-    inner = np.arange(1, n_knots - 1) / (n_knots - 1) - 1e-9
-    return np.unique(np.concatenate([[0], np.searchsorted(below, inner), [len(below) - 1]]))
-
-
-def _overlap(nodes: Nodes, knots: Array) -> Array:
-    """Matrix from slopes between knots to values at the nodes (0 at 0)."""
-    return np.maximum(nodes.positions[:, None], knots[1:]) - np.maximum(nodes.positions[:, None], knots[:-1])
-
-
-def _fit_slopes(statistic: Callable[[Array], Statistic], design: Array, ridge: float, weight: float) -> Solution:
-    """Slopes with the least penalised loss, by Newton steps from slopes of 1 that never raise it."""
-
-    def at(slopes: Array) -> Point:
-        loss, gradient, hessian = statistic(design @ (slopes - 1))
-        value = loss + 0.5 * ridge * np.sum((slopes - 1) ** 2)
-        bent = design.T @ hessian @ design + ridge * np.eye(len(slopes))
-        return Point(slopes, value, gradient @ design + ridge * (slopes - 1), bent)
-
-    def step(point: Point) -> Array:
-        linear = point.gradient - point.curvature @ point.theta
-        return bounded_minimum(point.curvature, linear, LEAST_SLOPE) - point.theta
-
-    return newton(at, at(np.ones(design.shape[1])), step, weight=weight)
-
-
-def bounded_minimum(matrix: Array, linear: Array, least: float) -> Array:
-    """Minimise x' matrix x / 2 + linear' x over x >= least, exactly."""
-    from scipy.linalg import cholesky, solve_triangular
-    from scipy.optimize import nnls
-
-    root = cholesky(matrix)  # upper: root' root = matrix
-    target = solve_triangular(root, -(linear + least * matrix.sum(axis=1)), trans="T")
-    return np.asarray(least + nnls(root, target, maxiter=30 * len(target))[0])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
-from mixnmatch.maps._linear_passes import Problem, gradient_statistic, scaled_rows
-from mixnmatch.maps._linear_solver import ROUGH, Penalty, solve
 from mixnmatch.maps.fitted import check_range
 from mixnmatch.maps.linear import SoftmaxLinear
+
+if TYPE_CHECKING:  # fits alone need it
+    from mixnmatch.maps._linear_passes import Problem
 
 # Strengths of ODIR that are tried, from strong to weak, up to so many classes.
 PATH, FINE_TO = 10.0 ** np.arange(4.0, -4.5, -0.5), 200
@@ -64,9 +65,9 @@ class VectorScaling(SoftmaxLinear):
         super()._check_params()
         _check_positive("ridge", self.ridge)
 
-    def _penalty(self, source: Rows) -> Penalty:
+    def _ridges(self, source: Rows) -> tuple[float, float, float]:
         each = self.ridge / source.total_weight()
-        return Penalty(each, each, each)
+        return each, each, each
 
 
 class BiasCorrectedTemperatureScaling(VectorScaling):
@@ -163,10 +164,10 @@ class StructuredVectorScaling(SoftmaxLinear):
         super()._check_params()
         _check_positive("strength", self.strength)
 
-    def _penalty(self, source: Rows) -> Penalty:
+    def _ridges(self, source: Rows) -> tuple[float, float, float]:
         classes = source.n_classes
         each = self.strength * classes / source.total_weight()
-        return Penalty(each, each * (classes - 1), each)
+        return each, each * (classes - 1), each
 
 
 class StructuredMatrixScaling(StructuredVectorScaling):
@@ -259,22 +260,28 @@ class DirichletScaling(SoftmaxLinear):
         check_range(self, "strength_", 0.0)
 
     def _fit(self, source: Rows) -> dict[str, Any]:
+        from mixnmatch.maps._linear_passes import scaled_rows
+        from mixnmatch.maps._linear_solver import Penalty, solve
+
         problem = self._problem(source)
         strength, start = self.strength, None
         if strength is None:
             strength, start = self._search(source, problem)
-        rows = scaled_rows(source, problem)
-        theta, value = solve(rows, problem, self._odir(source, problem, strength), start, who=type(self).__name__)
+        rows, penalty = scaled_rows(source, problem), Penalty(*self._odir(source, problem, strength))
+        theta, value = solve(rows, problem, penalty, start, who=type(self).__name__)
         return {**self._attributes(problem, theta, value, source.n_classes), "strength_": float(strength)}
 
-    def _odir(self, source: Rows, problem: Problem, strength: float) -> Penalty:
+    def _odir(self, source: Rows, problem: Problem, strength: float) -> tuple[float, float, float]:
         # The penalty is on W = beta (I + diag v + M); the diagonal is free but for what makes an optimum exist.
         classes = source.n_classes
         off_diagonal = 2 * strength * problem.beta**2 / (classes * (classes - 1))
-        return Penalty(1 / source.total_weight(), off_diagonal, 2 * strength / classes)
+        return 1 / source.total_weight(), off_diagonal, 2 * strength / classes
 
     def _search(self, source: Rows, problem: Problem) -> tuple[float, NDArray[np.float64] | None]:
         """Strength with the least loss on held-out rows, along a path that starts each fit from the one before."""
+        from mixnmatch.maps._linear_passes import gradient_statistic, scaled_rows
+        from mixnmatch.maps._linear_solver import ROUGH, Penalty, solve
+
         split = self._split(source)
         if split is None:
             return FIXED_STRENGTH, None
@@ -285,7 +292,8 @@ class DirichletScaling(SoftmaxLinear):
         for strength in map(float, strengths):
             if strength < 0.09 * best:
                 break
-            theta, _ = solve(seen, problem, self._odir(rest, problem, strength), theta, tolerance=ROUGH)
+            penalty = Penalty(*self._odir(rest, problem, strength))
+            theta, _ = solve(seen, problem, penalty, theta, tolerance=ROUGH)
             value = float(unseen.total(gradient_statistic, problem, theta)[0])
             if value < least:
                 best, least, kept = strength, value, theta

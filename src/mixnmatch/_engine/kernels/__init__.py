@@ -14,6 +14,8 @@ Both modules offer
     apply softmax(weight log_softmax(x) + intercept), for a matrix or a diagonal
 ``diagonal_softmax(s, slope, intercept)``, ``diagonal_product(...)`` and ``diagonal_sums(...)``
     what fits of a slope and an intercept for each class need of tables classes x rows
+``vector_sums(...)`` and ``vector_product(...)``
+    the same of rows as they are given, from x alone, for tables of many classes that are too large to keep
 ``interpolate_into(x, function, out)``
     a piecewise linear function of every entry
 ``interpolate_columns_into(x, knots, values, slopes, left, offsets, out)``

@@ -1,20 +1,21 @@
 """Fused kernels compiled from C (folder ``c``): one read of a block for everything that a pass needs.
 
-They have the signatures of the reference in :mod:`._numpy`. A wheel brings them compiled; an installation from source
-compiles them where there is a C compiler, and does without them elsewhere.
+They have the signatures of the reference in :mod:`._numpy`, whose functions they call for rare cases. A wheel brings
+them compiled; an installation from source compiles them where there is a C compiler, and does without them elsewhere.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import mixnmatch._engine.kernels._compiled as _compiled
-from mixnmatch._engine.kernels import _numpy
-from mixnmatch._engine.kernels._numpy import mixture_rows_of_two
-from mixnmatch._engine.kernels.lookup import Knots, Piecewise
+
+if TYPE_CHECKING:
+    from mixnmatch._engine.kernels.gaps import Knots
+    from mixnmatch._engine.kernels.lookup import Piecewise
 
 Block = NDArray[Any]
 Labels = NDArray[np.intp]
@@ -52,7 +53,9 @@ def keep_winners(given: Block, out: Block) -> None:
     if given.dtype == out.dtype and given.flags.c_contiguous:
         _compiled.keep_winners(given, out)
     else:
-        _numpy.keep_winners(given, out)
+        from mixnmatch._engine.kernels import _numpy_rows
+
+        _numpy_rows.keep_winners(given, out)
 
 
 def nll_rows(x: Block, y: Labels, beta: float) -> Rows:
@@ -74,6 +77,8 @@ def mixture_rows(x: Block, y: Labels, beta: float) -> Rows:
 
 def _brier_rows(x: Block, y: Labels, beta: float, *, mixture: bool) -> Rows:
     if x.shape[1] == 2:
+        from mixnmatch._engine.kernels._numpy_softmax import mixture_rows_of_two
+
         return mixture_rows_of_two(x, y, beta, mixture=mixture)
     out = np.empty((11 if mixture else 6, len(x)))
     _compiled.brier_rows(x, y, beta, mixture, np.empty(x.shape[1], x.dtype), out)
@@ -110,7 +115,9 @@ def _mixture_into(x: Block, beta: float, w1: float, w2: float, w3: float, out: B
 def linear_softmax_into(x: Block, weight: Rows, intercept: Rows, out: Block) -> None:
     """Write out = softmax(weight log_softmax(x) + intercept), row by row, for a matrix or a diagonal."""
     if weight.ndim == 2 or x.shape[1] == 2 or out.dtype != x.dtype:
-        _numpy.linear_softmax_into(x, weight, intercept, out)
+        from mixnmatch._engine.kernels import _numpy_linear
+
+        _numpy_linear.linear_softmax_into(x, weight, intercept, out)
         return
     _compiled.vector_softmax_into(x, weight.astype(x.dtype, copy=False), intercept.astype(x.dtype, copy=False), out)
 
@@ -139,6 +146,26 @@ def diagonal_sums(s: Block, p: Block, weight: Block | None, *, curved: bool) -> 
     return out
 
 
+def vector_sums(
+    x: Block, y: Labels, weight: Rows | None, beta: float, slope: Rows, intercept: Rows, *, curved: bool
+) -> tuple[Rows, Rows]:
+    """Log-probability and s of the labels, and sums over samples for each class; see the NumPy kernel."""
+    label, out = np.empty((2, len(x))), np.empty((3 if curved else 2, x.shape[1]))
+    parameters = (each.astype(x.dtype) for each in (slope, intercept))
+    _compiled.vector_sums(x, y, weight, beta, *parameters, curved, np.empty((8, x.shape[1]), x.dtype), label, out)
+    return label, out
+
+
+def vector_product(
+    x: Block, weight: Rows | None, beta: float, slope: Rows, intercept: Rows, in_slope: Rows, in_intercept: Rows
+) -> Rows:
+    """Curvature of the log loss at some parameters times a direction, in the slopes and in the intercepts."""
+    out = np.empty((2, x.shape[1]))
+    parameters = (each.astype(x.dtype) for each in (slope, intercept, in_slope, in_intercept))
+    _compiled.vector_product(x, weight, beta, *parameters, np.empty((8, x.shape[1]), x.dtype), out)
+    return out
+
+
 def add_deviation(x: Rows, low: float, fine: int, factor: float, values: Rows) -> Rows:
     """The sum of x and of a piecewise-linear function of it; see the NumPy kernel."""
     out = np.empty_like(x)
@@ -148,9 +175,8 @@ def add_deviation(x: Rows, low: float, fine: int, factor: float, values: Rows) -
 
 def interpolate_into(x: Block, function: Piecewise, out: Rows) -> None:
     """Write out = function(x) for every entry of a contiguous block of probabilities."""
-    lookup = function.lookup(x.dtype)
     _compiled.interpolate_into(
-        x, lookup.shift, lookup.first, lookup.last, function.knots, function.values, function.slopes, function.left, out
+        x, *function.lookup(x), function.knots, function.values, function.slopes, function.left, out
     )
 
 
@@ -164,7 +190,9 @@ def interpolate_columns_into(
 def add_gaps(x: Block, row_weight: Rows | None, knots: Knots, weight: Rows, score_sum: Rows, largest: Rows) -> None:
     """Add all entries of a block to the gaps between sorted knots, the first of which is left of them all."""
     if len(knots.values) == 0 or x.size == 0:
-        _numpy.add_gaps(x, row_weight, knots, weight, score_sum, largest)
+        from mixnmatch._engine.kernels import _numpy_gaps
+
+        _numpy_gaps.add_gaps(x, row_weight, knots, weight, score_sum, largest)
         return
     shift, base, first, last = knots.cells(x.dtype)
     sums, tops = score_sum if len(score_sum) else None, largest if len(largest) else None

@@ -234,6 +234,34 @@ KERNEL(diagonal_sums, 5, "xxx*+D",
     if (single) diagonal_sums_f(FLOATS(0), FLOATS(1), N, CLASSES, FLOATS(2), (int)g[3].whole, DOUBLES(4));
     else diagonal_sums_d(DOUBLES(0), DOUBLES(1), N, CLASSES, DOUBLES(2), (int)g[3].whole, DOUBLES(4)))
 
+/* x, y, weight (n), beta, slope, intercept, curved, scratch (8 x classes), label (2 x n), out (2 or 3 x classes) */
+#define BY_COLUMN(k) (g[k].size == CLASSES)
+#define WEIGHTS(k) (!g[k].data || g[k].size == N)
+KERNEL(vector_sums, 10, "xnd*#xx+XDD",
+    TABLE && are_labels(g + 1, N, CLASSES) && WEIGHTS(2) && BY_COLUMN(4) && BY_COLUMN(5) && g[7].size == 8 * CLASSES &&
+        g[8].size == 2 * N && g[9].size == (g[6].whole ? 3 : 2) * CLASSES,
+    if (single)
+        vector_sums_f(
+            FLOATS(0), INDICES(1), N, CLASSES, DOUBLES(2), (float)g[3].number, FLOATS(4), FLOATS(5), (int)g[6].whole,
+            FLOATS(7), DOUBLES(8), DOUBLES(9));
+    else
+        vector_sums_d(
+            DOUBLES(0), INDICES(1), N, CLASSES, DOUBLES(2), g[3].number, DOUBLES(4), DOUBLES(5), (int)g[6].whole,
+            DOUBLES(7), DOUBLES(8), DOUBLES(9)))
+
+/* x, weight (n), beta, slope, intercept, direction in both, scratch (8 x classes), out (2 x classes) */
+KERNEL(vector_product, 9, "xd*#xxxxXD",
+    TABLE && WEIGHTS(1) && BY_COLUMN(3) && BY_COLUMN(4) && BY_COLUMN(5) && BY_COLUMN(6) && g[7].size == 8 * CLASSES &&
+        g[8].size == 2 * CLASSES,
+    if (single)
+        vector_product_f(
+            FLOATS(0), N, CLASSES, DOUBLES(1), (float)g[2].number, FLOATS(3), FLOATS(4), FLOATS(5), FLOATS(6),
+            FLOATS(7), DOUBLES(8));
+    else
+        vector_product_d(
+            DOUBLES(0), N, CLASSES, DOUBLES(1), g[2].number, DOUBLES(3), DOUBLES(4), DOUBLES(5), DOUBLES(6),
+            DOUBLES(7), DOUBLES(8)))
+
 #define LABELS (TABLE && are_labels(g + 1, N, CLASSES))
 KERNEL(label_rows_of_logits, 4, "xnDD", LABELS && g[2].size == CLASSES && g[3].size == 5 * N,
     if (single) label_rows_of_logits_f(FLOATS(0), INDICES(1), N, CLASSES, DOUBLES(2), DOUBLES(3));
@@ -324,7 +352,7 @@ KERNEL(sigmoid_mixture_rows, 9, "dddndd+DD",
 static PyMethodDef methods[] = {
     METHOD(extremes), METHOD(leads_into), METHOD(normalise), METHOD(winners), METHOD(maxima), METHOD(sums),
     METHOD(add_deviation), METHOD(keep_winners), METHOD(mixture_into), METHOD(nll_rows), METHOD(brier_rows),
-    METHOD(vector_softmax_into), METHOD(diagonal_softmax_into), METHOD(diagonal_product), METHOD(diagonal_sums),
+    METHOD(vector_softmax_into), METHOD(diagonal_softmax_into), METHOD(diagonal_product), METHOD(diagonal_sums), METHOD(vector_sums), METHOD(vector_product),
     METHOD(label_rows_of_logits), METHOD(label_rows_of_probabilities), METHOD(interpolate_into),
     METHOD(interpolate_columns_into), METHOD(add_gaps), METHOD(add_gaps_of_logits), METHOD(log_odds_into),
     METHOD(log_odds_of_two_into), METHOD(logistic_sums), METHOD(sigmoid_mixture_rows), {NULL, NULL, 0, NULL},

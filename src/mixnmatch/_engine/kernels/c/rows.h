@@ -14,28 +14,28 @@ INLINE REAL NAMED(row_max)(const REAL *row, Size classes) {
     return top;
 }
 
-/* Entries of a row among which the largest is looked for one by one. */
-#define PIECE 64
+/* Up to so many classes the largest entry is looked for one by one. */
+#define SHORT 16
 
-/* First place of the largest entry: the first piece that has it, and the place in that. */
+/* First place of the largest entry. */
 INLINE Size NAMED(row_winner)(const REAL *row, Size classes) {
-    Size start = 0, end = classes, winner = 0;
-    REAL top = row[0];
-    if (classes > PIECE) {
-        for (Size at = 0; at < classes; at += PIECE) {
-            Size size = classes - at < PIECE ? classes - at : PIECE;
-            REAL here = NAMED(row_max)(row + at, size);
-            if (here > top) top = here, start = at;
+    if (classes <= SHORT) {
+        Size winner = 0;
+        REAL top = row[0];
+        for (Size j = 1; j < classes; j++) {
+            winner = row[j] > top ? j : winner;
+            top = row[j] > top ? row[j] : top;
         }
-        end = classes - start < PIECE ? classes : start + PIECE;
-        for (winner = start; winner < end && row[winner] != top;) winner++;
-        return winner < end ? winner : 0;
+        return winner;
     }
-    for (Size j = 1; j < classes; j++) {
-        winner = row[j] > top ? j : winner;
-        top = row[j] > top ? row[j] : top;
+    REAL top = NAMED(row_max)(row, classes);
+    BITS end = (BITS)classes, winner = end; /* as wide as an entry, so that vectors hold as many */
+    SIMD(reduction(min : winner))
+    for (BITS j = 0; j < end; j++) {
+        BITS here = row[j] == top ? j : end;
+        winner = here < winner ? here : winner;
     }
-    return winner;
+    return winner < end ? (Size)winner : 0;
 }
 
 FOR_ALL_PROCESSORS static void NAMED(maxima)(const REAL *x, Size n, Size classes, REAL *out) {
@@ -286,10 +286,42 @@ FOR_ALL_PROCESSORS static void NAMED(brier_rows)(
     }
 }
 
+INLINE void NAMED(few_vector_softmax_into)(
+    const REAL *x, Size n, Size classes, const REAL *weight, const REAL *intercept, REAL *out
+) {
+    REAL u[FEW][LANES], top[LANES], sum[LANES];
+    for (Size i = 0; i < n; i += LANES) {
+        Size rows = n - i < LANES ? n - i : LANES;
+        REAL *to = out + i * classes;
+        NAMED(load_lanes)(x + i * classes, rows, classes, u, top);
+        FOR_LANES sum[r] = 0;
+        FOR_CLASSES FOR_LANES sum[r] += EXP(u[j][r]);
+        FOR_LANES sum[r] = (REAL)log((double)sum[r]);
+        FOR_LANES top[r] = -INFINITY;
+        FOR_CLASSES FOR_LANES {
+            u[j][r] = weight[j] * (u[j][r] - sum[r]) + intercept[j];
+            top[r] = u[j][r] > top[r] ? u[j][r] : top[r];
+        }
+        FOR_LANES sum[r] = 0;
+        FOR_CLASSES FOR_LANES {
+            u[j][r] = EXP(u[j][r] - top[r]);
+            sum[r] += u[j][r];
+        }
+        FOR_LANES sum[r] = 1 / sum[r];
+        FOR_CLASSES {
+            for (Size r = 0; r < rows; r++) to[r * classes + j] = u[j][r] * sum[r];
+        }
+    }
+}
+
 /* out = softmax(weight * log_softmax(x) + intercept), with a number of each for every class. */
 FOR_ALL_PROCESSORS static void NAMED(vector_softmax_into)(
     const REAL *x, Size n, Size classes, const REAL *weight, const REAL *intercept, REAL *out
 ) {
+    if (classes <= FEW && n >= LANES / 2) {
+        NAMED(few_vector_softmax_into)(x, n, classes, weight, intercept, out);
+        return;
+    }
     for (Size i = 0; i < n; i++) {
         const REAL *row = x + i * classes;
         REAL *to = out + i * classes;
@@ -583,6 +615,7 @@ FOR_ALL_PROCESSORS static void NAMED(label_rows_of_probabilities)(
 }
 
 #include "diagonal.h"
+#include "vector.h"
 
 #undef PASTE_
 #undef PASTE
@@ -594,4 +627,4 @@ FOR_ALL_PROCESSORS static void NAMED(label_rows_of_probabilities)(
 #undef FOR_CLASSES
 #undef UNDERFLOW
 #undef CACHED
-#undef PIECE
+#undef SHORT
