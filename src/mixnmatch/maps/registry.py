@@ -139,6 +139,17 @@ def _keep_context_matrix(common: Options, options: Options) -> CalibrationMap:
     return made
 
 
+def _stack_with_biases(common: Options, options: Options) -> CalibrationMap:
+    own, rest = _parted(options, "ridge")
+    # Strong: class biases change only as far as there is evidence for it, as all else in the stack.
+    parts = {
+        "first": _make("Auto", **common, **rest),
+        "second": _make("BiasCorrectedTemperatureScaling", **({"ridge": 100.0} | own)),
+    }
+    made: CalibrationMap = _make("Composition", **parts)
+    return made
+
+
 def _after(first: str, second: Build) -> Build:
     def build(common: Options, options: Options) -> CalibrationMap:
         outer, inner = _parted(options, "cv", "random_state")
@@ -195,6 +206,7 @@ METHODS: dict[str, Method] = {
         ),
         Method("gpc", _single("GaussianProcessCalibration"), "Gaussian-process calibration", 3),
         Method("auto", _single("Auto"), "cross-validated stack of maps and compositions", 3),
+        Method("bcts-auto", _stack_with_biases, "auto, then bcts: for data whose class frequencies change", 3),
     )
 }
 
