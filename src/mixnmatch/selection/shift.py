@@ -194,8 +194,8 @@ def estimate_priors(
     correct: where it is miscalibrated, so are the estimates.
 
     "bayes" adds the prior :math:`\pi \sim \mathrm{Dirichlet}(\lambda \pi^s)`, lets n samples count as n m / (n + m) for
-    a calibration set of m samples, and averages over strengths :math:`\lambda` by their evidence in a variational
-    approximation. A clear shift is hardly shrunk; frequencies that the samples cannot resolve stay near
+    a calibration set of m samples, and averages over strengths :math:`\lambda` by their evidence (Laplace
+    approximation). A clear shift is hardly shrunk; frequencies that the samples cannot resolve stay near
     :math:`\pi^s`. Intervals and tests are those of "em".
 
     Intervals are normal approximations on the logit scale, and profiles of the likelihood for priors close to 0 or 1.

@@ -21,14 +21,15 @@ TOLERANCE, STEPS = 1e-5, 150
 def shrunken_shares(likelihood: PriorLikelihood, priors: Array, calibration_weight: float) -> Array:
     r"""Expected shares of the classes among the new samples, under Dirichlet priors around the source priors.
 
-    The prior is :math:`\pi \sim \mathrm{Dirichlet}(\lambda \pi^s)`; shares under ten strengths :math:`\lambda`, and
-    under no shift, are averaged by their evidence. Evidence and shares are those of the variational posterior: a
-    Dirichlet distribution with parameters :math:`\lambda \pi^s_k + N_k`, for the expected counts
+    For the prior :math:`\pi \sim \mathrm{Dirichlet}(\lambda \pi^s)` the most probable log-ratios of the frequencies
+    solve
 
-    .. math:: N_k = \sum_i \frac{\rho_k \ell_{ik}}{\sum_j \rho_j \ell_{ij}}, \qquad
-              \log \rho_k = \psi(\lambda \pi^s_k + N_k) - \psi(\lambda + N) .
+    .. math:: \pi_k = \frac{\lambda \pi^s_k + N_k}{\lambda + N}, \qquad
+              N_k = \frac{N}{n} \sum_i \frac{\pi_k \ell_{ik}}{\sum_j \pi_j \ell_{ij}} ,
 
-    The n samples count as :math:`N = n m / (n + m)`, since the calibration set of m samples adds its own noise.
+    a concave problem. The shares :math:`N_k / N` under ten strengths :math:`\lambda`, and under no shift, are averaged
+    by their evidence. The n samples count as :math:`N = n m / (n + m)`, since the calibration set of m samples adds its
+    own noise.
 
     Parameters
     ----------
@@ -39,11 +40,12 @@ def shrunken_shares(likelihood: PriorLikelihood, priors: Array, calibration_weig
     calibration_weight : float
         Number m of samples in the calibration set.
     """
-    posterior = _Posterior.of(likelihood, calibration_weight)
+    posterior = Posterior.of(likelihood, calibration_weight)
     counts = posterior.size * priors[posterior.known]
     found: list[tuple[float, Array]] = []
     for strength in STRENGTHS * len(posterior.centre):
-        counts, evidence = posterior.fit(float(strength), counts)
+        counts = posterior.fit(float(strength), counts)
+        evidence = posterior.evidence(float(strength), counts)
         found.append((evidence, counts / counts.sum()))
         if evidence < max(each for each, _ in found) - HOPELESS:
             break
@@ -58,8 +60,20 @@ def shrunken_shares(likelihood: PriorLikelihood, priors: Array, calibration_weig
 
 
 @dataclass(frozen=True)
-class _Posterior:
-    """Variational posterior of the class frequencies; classes that the source never predicts are left out."""
+class Posterior:
+    """Posterior of the class frequencies under Dirichlet priors around the centre.
+
+    Attributes
+    ----------
+    likelihood : PriorLikelihood
+        Likelihood of the new samples.
+    known : ndarray of int
+        Classes that the source predicts; the others are left out.
+    centre : ndarray
+        Their frequencies in the source.
+    size : float
+        What the new samples count as.
+    """
 
     likelihood: PriorLikelihood
     known: NDArray[np.intp]
@@ -67,62 +81,71 @@ class _Posterior:
     size: float
 
     @classmethod
-    def of(cls, likelihood: PriorLikelihood, calibration_weight: float) -> _Posterior:
+    def of(cls, likelihood: PriorLikelihood, calibration_weight: float) -> Posterior:
+        """The posterior for a calibration set of so many samples."""
         known = np.flatnonzero(likelihood.source_priors > 0)
         centre = likelihood.source_priors[known]
         n, m = likelihood.n, calibration_weight
         return cls(likelihood, known, centre / centre.sum(), n * m / (n + m))
 
-    def pass_over(self, weights: Array) -> tuple[float, Array]:
-        """Log-likelihood of mixture weights and expected counts of the classes, for the effective number of samples."""
-        whole = np.zeros(len(self.likelihood.source_priors))
-        whole[self.known] = weights
-        logs, counts = self.likelihood.rows.total(_expected_counts, whole)
+    def pass_over(self, frequencies: Array) -> tuple[float, Array]:
+        """Log-likelihood of frequencies and expected counts of the classes, for the effective number of samples."""
+        logs, counts = self.likelihood.rows.total(_expected_counts, self._whole(frequencies))
         share = self.size / self.likelihood.n
         return share * float(logs), share * counts[self.known]
 
-    def fit(self, strength: float, counts: Array) -> tuple[Array, float]:
-        """Expected counts and log evidence under a prior, by accelerated fixed-point steps (SQUAREM)."""
-        before = strength * self.centre
+    def fit(self, strength: float, counts: Array) -> Array:
+        """Expected counts at the most probable frequencies, by accelerated steps of EM (SQUAREM)."""
         for _ in range(STEPS):
-            first = self._step(before, counts)
-            second = self._step(before, first)
+            first = self._step(strength, counts)
+            second = self._step(strength, first)
             change = first - counts
             if np.abs(change).max() <= TOLERANCE * np.sqrt(self.size):
-                counts = second
-                break
+                return second
             bend = second - first - change
             length = max(1.0, float(np.linalg.norm(change)) / max(float(np.linalg.norm(bend)), 1e-300))
             leap = counts + 2 * length * change + length**2 * bend
             inside = np.isfinite(leap).all() and (leap >= 0).all() and leap.sum() > 0
-            counts = self._step(before, leap * (self.size / leap.sum())) if inside else second
-        return counts, self._evidence(before, counts)
+            counts = self._step(strength, leap * (self.size / leap.sum())) if inside else second
+        return counts
 
-    def _step(self, before: Array, counts: Array) -> Array:
-        return self.pass_over(_geometric_means(before + counts)[0])[1]
+    def evidence(self, strength: float, counts: Array) -> float:
+        r"""Log of the likelihood, integrated over the prior, by Laplace's approximation in the log-ratios.
 
-    def _evidence(self, before: Array, counts: Array) -> float:
-        """Lower bound of the log evidence: mean log-likelihood less the divergence of the posterior from the prior."""
+        The part of the integral that known labels would have is exact: with the expected counts as labels it is the
+        Dirichlet-multinomial. What is lost because labels are not known is the ratio of the two determinants of the
+        curvature (Cheeseman and Stutz 1996).
+        """
         from scipy.special import gammaln
 
-        after = before + counts
-        weights, log_scale, logs = _geometric_means(after)
-        value = self.pass_over(weights)[0] + self.size * log_scale
-        normalisers = gammaln(after.sum()) - gammaln(after).sum() - gammaln(before.sum()) + gammaln(before).sum()
-        return value - float(normalisers + counts @ logs)
+        before, size = strength * self.centre, self.size
+        frequencies = self._frequencies(strength, counts)
+        value = self.pass_over(frequencies)[0] - float(counts @ np.log(frequencies))
+        labelled = gammaln(strength) - gammaln(strength + size) + np.sum(gammaln(before + counts) - gammaln(before))
+        joint = self.likelihood.model(self._whole(frequencies))[1][np.ix_(self.known, self.known)]
+        if_known = (strength + size) * (np.diag(frequencies) - np.outer(frequencies, frequencies))
+        unknown = np.diag(counts) - size * frequencies[:, None] * joint * frequencies
+        # Log-ratios are relative to the most frequent class.
+        rest = np.delete(np.arange(len(counts)), frequencies.argmax())
+        _, all_of_it = np.linalg.slogdet(if_known[np.ix_(rest, rest)])
+        sign, kept = np.linalg.slogdet((if_known - unknown)[np.ix_(rest, rest)])
+        return value + float(labelled) + (0.5 * float(all_of_it - kept) if sign > 0 else 0.0)
+
+    def _step(self, strength: float, counts: Array) -> Array:
+        return self.pass_over(self._frequencies(strength, counts))[1]
+
+    def _frequencies(self, strength: float, counts: Array) -> Array:
+        found = strength * self.centre + counts
+        return np.asarray(found / found.sum())
+
+    def _whole(self, frequencies: Array) -> Array:
+        found = np.zeros(len(self.likelihood.source_priors))
+        found[self.known] = frequencies
+        return found
 
 
-def _geometric_means(parameters: Array) -> tuple[Array, float, Array]:
-    """Geometric means of Dirichlet frequencies over the largest one, its logarithm, and all logarithms."""
-    from scipy.special import digamma
-
-    logs = np.asarray(digamma(parameters) - digamma(parameters.sum()), dtype=np.float64)
-    largest = float(logs.max())
-    return np.exp(logs - largest), largest, logs
-
-
-def _expected_counts(rows: Relative, weights: Array) -> tuple[float, Array]:
-    """Log-likelihood of mixture weights and expected counts of the classes, summed over samples."""
-    mixture = np.maximum(rows.likelihood @ weights, 1e-300)
+def _expected_counts(rows: Relative, frequencies: Array) -> tuple[float, Array]:
+    """Log-likelihood of frequencies and expected counts of the classes, summed over samples."""
+    mixture = np.maximum(rows.likelihood @ frequencies, 1e-300)
     counts = rows.weighted(rows.likelihood / mixture[:, None]).sum(axis=0)
-    return float(np.sum(rows.weighted(np.log(mixture)))), weights * counts
+    return float(np.sum(rows.weighted(np.log(mixture)))), frequencies * counts
