@@ -64,6 +64,51 @@ def test_files_are_counted_once(monitored, run):
     assert same["skipped"] == ["renamed.npz"]
 
 
+def test_files_with_text_labels_are_counted_once(monitored, run):
+    rng = np.random.default_rng(1)
+
+    def write(name, positives):
+        p = rng.random(60)
+        labels = np.where(rng.random(60) < positives * p, "fraud", "fine")
+        lines = [f"{1 - a},{a},{b}" for a, b in zip(p.tolist(), labels.tolist(), strict=True)]
+        (monitored / name).write_text("\n".join(["fine,fraud,label", *lines]) + "\n")
+
+    write("cal.csv", 1.0)
+    write("day.csv", 1.0)
+    assert run("fit", "cal.csv", "--method", "platt", "-o", "fraud.json").exit_code == 0
+    for _ in range(3):
+        found = parsed(run("monitor", "fraud.json", "day.csv", "--state", "fraud_state.json", "--json"))
+        assert found["n_samples"] == 60
+    start, _, last = (monitored / "day.csv").read_text().rpartition(",")
+    (monitored / "other.csv").write_text(f"{start},{'fraud' if last.strip() == 'fine' else 'fine'}\n")
+    found = parsed(run("monitor", "fraud.json", "other.csv", "--state", "fraud_state.json", "--json"))
+    assert found["n_samples"] == 120  # one label differs: another file
+
+
+def test_one_column_of_the_negative_class_is_refused(monitored, run):
+    """A map of fine and fraud takes one column for the probability of fraud."""
+    lines = [f"{a},{'fraud' if a < 0.4 else 'fine'}" for a in np.linspace(0.1, 0.9, 30).tolist()]
+    (monitored / "one.csv").write_text("\n".join(["fine,label", *lines]) + "\n")
+    two = [f"{a},{1 - a},{'fraud' if k % 3 else 'fine'}" for k, a in enumerate(np.linspace(0.1, 0.9, 30).tolist())]
+    (monitored / "two.csv").write_text("\n".join(["fine,fraud,label", *two]) + "\n")
+    (monitored / "costs.csv").write_text("class,pay,block\nfine,0,1\nfraud,5,0\n")
+    assert run("fit", "two.csv", "--method", "platt", "-o", "fraud.json").exit_code == 0
+    for command in (
+        ("monitor", "fraud.json", "one.csv", "--state", "state.json"),
+        ("adapt", "fraud.json", "--unlabelled", "one.csv", "-o", "new.json"),
+        ("apply", "fraud.json", "one.csv", "-o", "out.csv"),
+        ("evaluate", "one.csv", "--map", "fraud.json"),
+        ("decide", "one.csv", "--costs", "costs.csv", "--map", "fraud.json"),
+    ):
+        result = run(*command)
+        assert result.exit_code == 1, command
+        assert "its only score column is of the class 'fine', but the positive class of fraud.json is 'fraud'" in (
+            " ".join(result.stderr.split())
+        )
+    (monitored / "right.csv").write_text("\n".join(["fraud", *map(str, np.linspace(0.1, 0.9, 30))]) + "\n")
+    assert run("adapt", "fraud.json", "--unlabelled", "right.csv", "-o", "new.json").exit_code == 0
+
+
 def test_late_labels_join_their_step(monitored, run):
     run("monitor", "cal.json", "a.npz", "b.npz", "--state", "state.json")
     found = parsed(run("monitor", "cal.json", "c.npz", "--step", "a.npz", "--state", "state.json", "--json"))

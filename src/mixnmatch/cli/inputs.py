@@ -156,6 +156,12 @@ def aligned(table: ScoreTable, map_: Any, map_path: Path) -> ScoreTable:
         raise FileError(table.path, why, found=table.n_classes, known=map_.n_classes_, map=map_path)
     known = [str(name) for name in map_.classes_.tolist()]
     numbered = known == [str(index) for index in range(len(known))]
+    if not numbered and table.scores.ndim == 1 and _of_negatives(table, known):
+        why = (
+            "its only score column is of the class {negative!r}, but the positive class of {map} is {positive!r}: add "
+            "the column {positive!r}, or give its scores instead"
+        )
+        raise FileError(table.path, why, negative=known[0], positive=known[1], map=map_path)
     if numbered or table.classes is None or table.scores.ndim == 1:
         return table
     for names in (table.columns, tuple(str(name) for name in table.classes.tolist())):
@@ -165,6 +171,12 @@ def aligned(table: ScoreTable, map_: Any, map_path: Path) -> ScoreTable:
             return _in_order(table, [names.index(name) for name in known])
     why = "its classes are {found}, but {map} was fitted with {known}"
     raise FileError(table.path, why, found=listed(table.classes.tolist()), known=listed(known), map=map_path)
+
+
+def _of_negatives(table: ScoreTable, known: list[str]) -> bool:
+    """Whether the one column of scores is of the class that the map takes for the negative one."""
+    names = [] if table.classes is None else [str(name) for name in table.classes.tolist()]
+    return tuple(table.columns or ()) == (known[0],) or names == known[::-1]
 
 
 def evaluation_rows(path: Path, table: ScoreTable, reading: Reading) -> Rows:
