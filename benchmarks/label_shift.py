@@ -11,6 +11,8 @@ For each repetition n samples (all there are, if fewer) are drawn without replac
 frequencies from a Dirichlet distribution; n samples of the test set are drawn with replacement in these frequencies.
 Error: mean over classes of the squared difference between estimated and true weights, a weight being the frequency of
 the class among the drawn samples divided by that in the calibration set.
+
+A method of a peer that fails for some draws is compared on the others.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -32,6 +35,7 @@ import numpy as np
 import mixnmatch as mm
 
 Estimator = Callable[[Any], Any]  # from scores of new samples to priors
+Case = tuple[str, int, float]  # file, n, alpha
 FILES = (
     "focalcal_cifar10_densenet121",
     "luferrer_psr_cifar10_resnet50",
@@ -41,9 +45,11 @@ FILES = (
     "netcal_wideresnet-16-4-cifar-100",
 )
 ALPHAS, SIZES = (0.1, 1.0, 10.0), (500, 2000, 8000)
-MAPS = ("identity", "ts", "bcts", "vector", "svs", "sms")
-# KDEy compares all new samples with all known ones.
-KDEY_TO = 2000
+MAPS = ("identity", "ts", "bcts", "vector", "svs", "sms", "auto", "bcts-auto")
+# The recommended map with the default estimator, and the one that was recommended before.
+DEFAULT, BEFORE = "ours: Bayes + bcts-auto", "ours: EM + sms"
+# KDEy compares all new samples with all known ones, class by class.
+KDEY_TO, KDEY_TO_OF_MANY = 2000, 500
 
 
 def log_softmax(scores: Any, *, logits: bool) -> Any:
@@ -76,11 +82,13 @@ def pools(folder: Path, name: str) -> tuple[Any, Any, Any, Any]:
 def ours(x: Any, y: Any, maps: tuple[str, ...] = MAPS) -> Iterator[tuple[str, Estimator]]:
     """Maximum likelihood after several maps, and two methods of moments, by this library."""
     fitted = {name: mm.calibrator(name, logits=True).fit(x, y) for name in maps}
-    for name, each in fitted.items():
-        yield (
-            f"ours: EM + {name}",
-            lambda new, each=each: mm.selection.estimate_priors(each, new, confidence=None).priors,
-        )
+    for title, method in (("EM", "em"), ("Bayes", "bayes")):
+        for name, each in fitted.items():
+            settings = {"method": method, "confidence": None}
+            yield (
+                f"ours: {title} + {name}",
+                lambda new, each=each, settings=settings: mm.selection.estimate_priors(each, new, **settings).priors,
+            )
     for method in ("bbse", "rlls") if "bcts" in maps else ():
         settings = {"method": method, "calibration": (x, y)}
         yield (
@@ -155,14 +163,14 @@ def quapy_methods(x: Any, y: Any) -> Iterator[tuple[str, Estimator]]:
     settings = {"fit_classifier": False, "val_split": None}
     made = {f"EMQ + {calib}": EMQ(Given(), calib=calib, exact_train_prev=False, **settings) for calib in ("bcts", "vs")}
     made |= {"ACC": ACC(Given(), **settings), "PACC": PACC(Given(), **settings)}
-    if len(y) <= KDEY_TO:
+    if len(y) <= (KDEY_TO if n_classes < 100 else KDEY_TO_OF_MANY):
         made["KDEyML"] = KDEyML(Given(), **settings)
     for name, quantifier in made.items():
         known = p.argmax(axis=1) if name == "ACC" else p
         try:
             quantifier.aggregation_fit(known, y)
         except Exception as error:
-            print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+            print(f"{name}: {type(error).__name__}: {str(error)[:80]!r}", file=sys.stderr)
             continue
         yield (
             f"QuaPy: {name}",
@@ -237,39 +245,56 @@ def shifted_accuracy(path: Path) -> list[tuple[str, float, float, float]]:
     return found
 
 
-def mean_errors(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], tuple[float, float, int]]:
-    """Mean error, its standard error and repetitions by file, n, alpha and method; failures count as infinite."""
-    groups: dict[tuple[Any, ...], list[float]] = {}
+def runs_of(rows: list[dict[str, Any]]) -> dict[Case, dict[str, dict[int, float]]]:
+    """Errors by setting (file, n, alpha), method and repetition; failures are left out."""
+    found: dict[Case, dict[str, dict[int, float]]] = {}
     for row in rows:
-        key = (row["file"], int(row["n"]), float(row["alpha"]), row["method"])
-        groups.setdefault(key, []).append(float(row["error"]))
-    found = {}
-    for key, values in groups.items():
-        errors = np.nan_to_num(values, nan=np.inf)
-        finite = np.isfinite(errors).all() and len(errors) > 1
-        spread = float(np.std(errors, ddof=1) / np.sqrt(len(errors))) if finite else float("nan")
-        found[key] = float(np.mean(errors)), spread, len(errors)
+        if np.isfinite(error := float(row["error"])):
+            case = (row["file"], int(row["n"]), float(row["alpha"]))
+            found.setdefault(case, {}).setdefault(row["method"], {})[int(row["repetition"])] = error
     return found
 
 
+@dataclass(frozen=True)
+class Match:
+    """One of our methods against the peer that leaves it the least, on the draws that the peer could handle."""
+
+    peer: str
+    theirs: float
+    ratio: float
+    standard_errors: float  # of the paired difference, ours minus theirs
+    draws: int
+
+    @classmethod
+    def of(cls, errors: dict[str, dict[int, float]], method: str) -> Match:
+        """The match with the largest ratio of errors."""
+        found = []
+        for peer, runs in errors.items():
+            if peer.startswith("ours"):
+                continue
+            a, b = (np.array([errors[each][k] for k in runs]) for each in (method, peer))
+            spread = float(np.std(a - b, ddof=1) / np.sqrt(len(a))) if len(a) > 1 else np.inf
+            ratio = float(a.mean() / b.mean())
+            found.append(cls(peer, float(b.mean()), ratio, float((a - b).mean()) / max(spread, 1e-300), len(a)))
+        return max(found, key=lambda match: match.ratio)
+
+
 def page(rows: list[dict[str, Any]], shifted: list[tuple[str, float, float, float]]) -> str:
-    means = {key: found[0] for key, found in mean_errors(rows).items()}
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    cases = sorted({key[:3] for key in means}, key=lambda case: (FILES.index(case[0]), case[1:]))
-    lines = [*overall(means, methods, cases), "", "## By file, n and alpha", "", "Mean squared error of weights.", ""]
+    runs = runs_of(rows)
+    cases = sorted(runs, key=lambda case: (FILES.index(case[0]), case[1:]))
+    lines = [*counts(runs), "", *overall(runs, cases), "", "## By file, n and alpha", ""]
     lines += [
-        "| file | n | alpha | ours, EM + bcts | ours, EM + sms | best of ours | best of peers |",
+        "Mean squared error of weights. The best peer is chosen in hindsight, setting by setting. Ratio: ours / peer.",
+        "",
+        "| file | n | alpha | " + " | ".join((BEFORE, DEFAULT)) + " | best of peers | ratio |",
         "|---" * 7 + "|",
     ]
     for case in cases:
-        mine = {m: means[*case, m] for m in methods if m.startswith("ours") and (*case, m) in means}
-        theirs = {m: means[*case, m] for m in methods if not m.startswith("ours") and (*case, m) in means}
-        cells = [
-            f"{mine[f'ours: EM + {name}']:.4g}" if f"ours: EM + {name}" in mine else "" for name in ("bcts", "sms")
-        ]
-        for group in filter(None, (mine, theirs)):
-            best = min(group, key=lambda m, group=group: group[m])
-            cells.append(f"{group[best]:.4g} ({best.removeprefix('ours: ')})")
+        match = Match.of(runs[case], DEFAULT)
+        cells = [f"{np.mean(list(runs[case][method].values())):.4g}" for method in (BEFORE, DEFAULT)]
+        draws = len(runs[case][DEFAULT])
+        some = "" if match.draws == draws else f", {match.draws} of {draws} draws"
+        cells += [f"{match.theirs:.4g} ({match.peer}{some})", f"{match.ratio:.2f}"]
         lines.append(f"| {case[0]} | {case[1]} | {case[2]:g} | " + " | ".join(cells) + " |")
     if shifted:
         lines += ["", "## CIFAR-10 with 968 of 1000 samples of one class", ""]
@@ -278,17 +303,33 @@ def page(rows: list[dict[str, Any]], shifted: list[tuple[str, float, float, floa
     return "\n".join(lines) + "\n"
 
 
-def overall(means: dict[tuple[Any, ...], float], methods: list[str], cases: list[tuple[Any, ...]]) -> list[str]:
-    """Errors relative to one method and mean ranks, in the settings that all methods were run in."""
-    sometimes = [m for m in methods if sum((*case, m) in means for case in cases) < 0.8 * len(cases)]
-    always = [m for m in methods if m not in sometimes]
-    common = [case for case in cases if all((*case, m) in means for m in always)]
-    against = "ours: EM + bcts"
-    lines = [f"## All {len(common)} settings that all methods but {' and '.join(sometimes)} were run in", ""]
-    lines += [f"| method | error relative to {against} (geometric mean) | mean rank |", "|---|---|---|"]
-    rank = {m: np.mean([sum(means[*c, o] < means[*c, m] for o in always) + 1 for c in common]) for m in always}
+def counts(runs: dict[Case, dict[str, dict[int, float]]]) -> list[str]:
+    """In how many settings each fixed method of ours is at most the best peer, and how often clearly worse."""
+    lines = [f"## One fixed method of ours against the best of the peers in each of {len(runs)} settings", ""]
+    lines += ["| method | at most the best peer | better by 2 standard errors | worse by 2 | median ratio |"]
+    lines += ["|---" * 5 + "|"]
+    for method in dict.fromkeys(m for errors in runs.values() for m in errors if m.startswith("ours")):
+        found = [Match.of(errors, method) for errors in runs.values() if method in errors]
+        wins = sum(match.ratio <= 1 for match in found)
+        better = sum(match.standard_errors <= -2 for match in found)
+        worse = sum(match.standard_errors >= 2 for match in found)
+        median = np.median([match.ratio for match in found])
+        lines.append(f"| {method} | {wins} of {len(found)} | {better} | {worse} | {median:.2f} |")
+    return lines
+
+
+def overall(runs: dict[Case, dict[str, dict[int, float]]], cases: list[Case]) -> list[str]:
+    """Errors relative to one method and mean ranks, over the settings and draws that all methods were run in."""
+    methods = list(dict.fromkeys(m for errors in runs.values() for m in errors))
+    full = {case: {m for m in methods if runs[case].get(m, {}).keys() == runs[case][DEFAULT].keys()} for case in cases}
+    always = [m for m in methods if sum(m in full[case] for case in cases) >= 0.8 * len(cases)]
+    common = [case for case in cases if all(m in full[case] for m in always)]
+    means = {(case, m): np.mean(list(runs[case][m].values())) for case in common for m in always}
+    lines = [f"## All methods, in the {len(common)} settings in which these methods never failed", ""]
+    lines += [f"| method | error relative to {BEFORE} (geometric mean) | mean rank |", "|---|---|---|"]
+    rank = {m: np.mean([sum(means[c, o] < means[c, m] for o in always) + 1 for c in common]) for m in always}
     for method in sorted(always, key=lambda m: rank[m]):
-        ratio = np.exp(np.mean([np.log(means[*case, method] / means[*case, against]) for case in common]))
+        ratio = np.exp(np.mean([np.log(means[case, method] / means[case, BEFORE]) for case in common]))
         lines.append(f"| {method} | {ratio:.2f} | {rank[method]:.1f} |")
     return lines
 
@@ -297,8 +338,11 @@ def write_means(path: Path, rows: list[dict[str, Any]]) -> None:
     with path.open("w", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["file", "n", "alpha", "method", "mean_error", "standard_error", "repetitions"])
-        for key, (mean, error, count) in mean_errors(rows).items():
-            writer.writerow([*key[:2], f"{key[2]:g}", key[3], f"{mean:.5g}", f"{error:.3g}", count])
+        for (name, n, alpha), errors in runs_of(rows).items():
+            for method, runs in errors.items():
+                values = np.array(list(runs.values()))
+                spread = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+                writer.writerow([name, n, f"{alpha:g}", method, f"{values.mean():.5g}", f"{spread:.3g}", len(values)])
 
 
 def versions() -> str:

@@ -14,7 +14,7 @@ from mixnmatch.maps import registry
 NAMES = [
     "identity", "uniform", "ts", "ets", "platt", "beta", "ensemble-beta", "ensemble-platt", "vector", "matrix",
     "dirichlet", "svs", "sms", "isotonic", "histogram", "bbq", "irm", "irova", "irova-ts", "irova-ets", "irm-ts",
-    "irm-ets", "iop", "gpc", "bcts",
+    "irm-ets", "iop", "gpc", "bcts", "bcts-auto",
 ]
 # fmt: on
 
@@ -35,6 +35,8 @@ def test_options_reach_the_map():
     assert chain.first.logits
     assert chain.cv == 3
     assert chain.second.smoothing == 2.0
+    stack = mm.calibrator("bcts-auto", logits=True, ridge=5.0, cv=3)
+    assert (stack.first.logits, stack.first.cv, stack.second.ridge) == (True, 3, 5.0)
     assert mm.calibrator("histogram", bins=5).map.bins == 5
     assert mm.calibrator("platt", smoothing=False).map.smoothing is False
     assert mm.calibrator("svs", weights="importance").weights == "importance"

@@ -129,3 +129,23 @@ def test_help_has_examples(run):
     text = run("decide", "--help").stdout
     assert "mixnmatch decide new.npz --costs costs.csv --map cal.json -o decisions.csv" in text
     assert "class,approve,review,reject" in text
+
+
+def test_a_rare_class_that_did_not_occur_is_no_evidence(folder, run):
+    """100 samples at 2% positives: that none occurs has a probability of 0.13, however little the decisions cost."""
+    p = np.full(100, 0.02)
+    lines = [f"{1 - a},{a},fine" for a in p.tolist()]
+    (folder / "calm.csv").write_text("\n".join(["fine,fraud,label", *lines]) + "\n")
+    (folder / "dear.csv").write_text("class,pay,block\nfine,0,9\nfraud,100,0\n")
+    result = run("decide", "calm.csv", "--costs", "dear.csv")
+    assert result.exit_code == 0, result.stderr
+    assert "beyond chance" not in result.stdout
+    found = parsed(run("decide", "calm.csv", "--costs", "dear.csv", "--json"))["realised_minus_expected"]
+    # Each payment costs 100 with probability 0.02.
+    assert found["value"] == pytest.approx(-2.0)
+    assert found["standard_error"] == pytest.approx(100 * np.sqrt(0.02 * 0.98 / 100))
+    lines = [f"{1 - a},{a},fine" for a in p.tolist()] * 5
+    (folder / "calm.csv").write_text("\n".join(["fine,fraud,label", *lines]) + "\n")
+    assert "The decisions cost less than expected, beyond chance" in (
+        " ".join(run("decide", "calm.csv", "--costs", "dear.csv").stdout.split())
+    )

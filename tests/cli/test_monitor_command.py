@@ -64,6 +64,27 @@ def test_files_are_counted_once(monitored, run):
     assert same["skipped"] == ["renamed.npz"]
 
 
+def test_files_with_text_labels_are_counted_once(monitored, run):
+    rng = np.random.default_rng(1)
+
+    def write(name, positives):
+        p = rng.random(60)
+        labels = np.where(rng.random(60) < positives * p, "fraud", "fine")
+        lines = [f"{1 - a},{a},{b}" for a, b in zip(p.tolist(), labels.tolist(), strict=True)]
+        (monitored / name).write_text("\n".join(["fine,fraud,label", *lines]) + "\n")
+
+    write("cal.csv", 1.0)
+    write("day.csv", 1.0)
+    assert run("fit", "cal.csv", "--method", "platt", "-o", "fraud.json").exit_code == 0
+    for _ in range(3):
+        found = parsed(run("monitor", "fraud.json", "day.csv", "--state", "fraud_state.json", "--json"))
+        assert found["n_samples"] == 60
+    start, _, last = (monitored / "day.csv").read_text().rpartition(",")
+    (monitored / "other.csv").write_text(f"{start},{'fraud' if last.strip() == 'fine' else 'fine'}\n")
+    found = parsed(run("monitor", "fraud.json", "other.csv", "--state", "fraud_state.json", "--json"))
+    assert found["n_samples"] == 120  # one label differs: another file
+
+
 def test_late_labels_join_their_step(monitored, run):
     run("monitor", "cal.json", "a.npz", "b.npz", "--state", "state.json")
     found = parsed(run("monitor", "cal.json", "c.npz", "--step", "a.npz", "--state", "state.json", "--json"))

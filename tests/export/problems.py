@@ -9,7 +9,7 @@ from tests.conftest import make_problem, softmax
 
 NAMES = [line.name for line in mm.calibrators()]
 # What takes longest to fit, and is tried with one number of classes.
-SLOW = ("auto", "gpc", "matrix", "dirichlet", "ensemble-beta", "ensemble-platt")
+SLOW = ("auto", "bcts-auto", "gpc", "matrix", "dirichlet", "ensemble-beta", "ensemble-platt")
 CASES = [(name, 3, logits) for name in NAMES for logits in (False, True)] + [
     (name, classes, False) for name in NAMES for classes in (2, 10) if name not in SLOW
 ]

@@ -10,7 +10,8 @@ from tests.fuzz.strategies import cases
 from tests.maps.test_contracts import ALL, build
 
 # Fits of many parameters or many stages: fewer cases.
-SLOW = {"gpc": 0.1, "auto": 0.05, "ensemble-beta": 0.3, "ensemble-platt": 0.3, "irm-normalised": 0.5, "iop": 0.3}
+SLOW = {"gpc": 0.1, "auto": 0.05, "bcts-auto": 0.05}
+SLOW |= {"ensemble-beta": 0.3, "ensemble-platt": 0.3, "irm-normalised": 0.5, "iop": 0.3}
 SHARE = 0.2 / sum(SLOW.get(name, 1) for name in ALL)
 
 

@@ -59,7 +59,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::mixnmatch._engine.errors.InputW
 def test_maps(name):
     settings = sorted(key for key in build(name).get_params() if key.split("__")[-1] not in PARTS)
 
-    @examples(0.03 / len(NAMES), 4 if name in ("auto", "gpc") else 12)
+    @examples(0.03 / len(NAMES), 4 if name in ("auto", "bcts-auto", "gpc") else 12)
     @given(st.sampled_from(settings), st.sampled_from(VALUES))
     def run(key, value):
         def call():

@@ -17,9 +17,8 @@ from tests.conftest import make_problem, nll, softmax
 
 NAMES = [line.name for line in calibrators()]
 # What has many parameters or is slow to fit is tried on fewer drawn examples.
-QUICK = [
-    name for name in NAMES if name not in ("gpc", "ensemble-beta", "ensemble-platt", "matrix", "dirichlet", "auto")
-]
+SLOW = ("gpc", "ensemble-beta", "ensemble-platt", "matrix", "dirichlet", "auto", "bcts-auto")
+QUICK = [name for name in NAMES if name not in SLOW]
 EXPRESSIONS = {
     "sms-ets-irm": lambda **k: (
         mm.maps.StructuredMatrixScaling(**k) >> mm.EnsembleTemperatureScaling() >> mm.Pooled(mm.Isotonic(strict=True))
@@ -69,7 +68,7 @@ def test_logits_and_their_probabilities_give_the_same_map(name, problem):
     np.testing.assert_allclose(from_logits, from_probabilities, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", [n for n in ALL if n not in ("crossed", "auto")])
+@pytest.mark.parametrize("name", [n for n in ALL if n not in ("crossed", "auto", "bcts-auto")])
 def test_weights_are_repetitions(name):
     logits, y = make_problem(120, 3, seed=1)
     weight = np.random.default_rng(0).integers(0, 4, len(y))

@@ -400,3 +400,29 @@ def test_keys_of_steps_do_not_clash():
     monitor.update([0.5], [1])
     monitor.update([0.5], [1])
     assert len({record.step for record in monitor.history}) == 3
+
+
+def test_the_change_is_found_where_it_happened():
+    """Calm steps that favour a start by chance do not dilute the offsets; nor is the first changed step left out."""
+    rng = np.random.default_rng(3)
+
+    def step(n, kept=1.0, slope=1.0):
+        log_odds = rng.normal(-4, 1.5, n)
+        y = rng.random(n) < 1 / (1 + np.exp(-slope * log_odds - 4 * (slope - 1)))
+        keep = y | (rng.random(n) < kept)
+        return 1 / (1 + np.exp(-log_odds[keep])), y[keep].astype(int)
+
+    fitted = mm.calibrator("identity").fit(*step(2000))
+    found = {"undersampled": [], "no information": []}
+    for _ in range(10):
+        for what, settings in (("undersampled", {"kept": 0.1}), ("no information", {"slope": 0.0})):
+            monitor = mm.Monitor(fitted)
+            for k in range(5):
+                monitor.update(*step(2000), step=f"calm {k}")
+            for k in range(3):
+                result = monitor.update(*step(4000, **settings), step=f"changed {k}")
+            found[what].append((result.since, result.advice))
+            if what == "undersampled" and result.since == "changed 0":
+                assert [abs(each.offset) for each in result.offsets] == pytest.approx([np.log(10)] * 2, abs=0.35)
+    assert found["undersampled"].count(("changed 0", "adapt")) >= 9
+    assert found["no information"].count(("changed 0", "model")) >= 9

@@ -115,6 +115,7 @@ class Decided:
     table: ScoreTable
     decisions: Any
     sample_costs: Any
+    sample_variances: Any
     shares: dict[str, tuple[int, float]]
     expected: Any
     realised: Any = None
@@ -131,7 +132,8 @@ class Decided:
         everyone = replace(source, weight=None)  # those of weight 0 are decided about, too
         chosen = decide(everyone, matrix)
         every = np.concatenate(list(everyone.map_blocks(option_costs, matrix.options)))
-        costs = every[np.arange(len(chosen)), chosen]
+        squares = np.concatenate(list(everyone.map_blocks(option_costs, np.square(matrix.options))))
+        costs, squares = (each[np.arange(len(chosen)), chosen] for each in (every, squares))
         decisions = matrix.named(chosen)
         expected = expected_cost(source, matrix, decisions)
         options = [*(matrix.decisions or ()), *(["abstain"] if matrix.abstain is not None else [])]
@@ -139,7 +141,7 @@ class Decided:
         shares = {
             str(name): (int((decisions == name).sum()), float(w[decisions == name].sum() / w.sum())) for name in options
         }
-        decided = cls(table, decisions, costs, shares, expected)
+        decided = cls(table, decisions, costs, np.maximum(squares - costs**2, 0.0), shares, expected)
         return decided if table.labels is None else decided._measured(matrix)
 
     def _measured(self, matrix: CostMatrix) -> Decided:
@@ -155,10 +157,22 @@ class Decided:
         return replace(
             self,
             realised=_mean(realised, weight),
-            # The difference to what was expected, sample by sample: a decision for each sample, at its own cost.
-            excess=_mean(realised - self.sample_costs, weight),
+            excess=self._excess(realised, weight),
             constant=(str(best), constants[best]),
         )
+
+    def _excess(self, realised: Any, weight: Any) -> Any:
+        """Mean of what the decisions cost more than expected; its chance is that of labels of these probabilities.
+
+        The spread of the costs themselves would not do: if a rare and costly class did not occur, they say nothing
+        about what it would have cost.
+        """
+        import numpy as np
+
+        mean = _mean(realised - self.sample_costs, weight)
+        w = np.ones(len(realised)) if weight is None else np.asarray(weight, dtype=np.float64)
+        error = float(np.sqrt(np.sum(w**2 * self.sample_variances)) / w.sum())
+        return type(mean)(float(mean), standard_error=error, n_rows=mean.n_rows, n_groups=None, confidence=0.95)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +133,11 @@ def _checksum(table: Any) -> str:
     import numpy as np
 
     digest = hashlib.sha256()
-    for array in (table.scores, table.labels):
+    labels = table.labels
+    if labels.dtype == object:  # its bytes are addresses in memory
+        names, labels = np.unique(labels.astype(str), return_inverse=True)
+        digest.update(json.dumps(names.tolist()).encode())
+    for array in (table.scores, labels):
         plain = np.ascontiguousarray(array)
         digest.update(f"{plain.dtype.str}{plain.shape}".encode())
         digest.update(plain.tobytes())

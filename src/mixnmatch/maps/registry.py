@@ -103,6 +103,17 @@ def _keep_context_matrix(common: Options, options: Options) -> CalibrationMap:
     return keeping
 
 
+def _stack_with_biases(common: Options, options: Options) -> CalibrationMap:
+    own, rest = _parted(options, "ridge")
+    # Strong: class biases change only as far as there is evidence for it, as all else in the stack.
+    parts = {
+        "first": _make("Auto", **common, **rest),
+        "second": _make("BiasCorrectedTemperatureScaling", **({"ridge": 100.0} | own)),
+    }
+    stack: CalibrationMap = _make("Composition", **parts)
+    return stack
+
+
 def _after(first: str, second: Build) -> Build:
     def build(common: Options, options: Options) -> CalibrationMap:
         outer, inner = _parted(options, "cv", "random_state")
@@ -165,6 +176,7 @@ METHODS: dict[str, Method] = {
     ),
     "gpc": Method(_Map("gaussian_process.GaussianProcessCalibration"), "Gaussian-process calibration", slow=True),
     "auto": Method(_Map("mixnmatch.selection.auto.Auto"), "cross-validated stack of maps and compositions", slow=True),
+    "bcts-auto": Method(_stack_with_biases, "auto, then bcts: for data whose class frequencies change", slow=True),
 }
 # Where classes are. A file may name these and no others; a name stays loadable for ever. Some have no short name.
 CLASSES: dict[str, str] = {

@@ -241,6 +241,9 @@ class Monitor:
         values = from_tensor(scores)
         if getattr(getattr(values, "dtype", None), "kind", "") == "f" and isinstance(values, np.ndarray):
             values = values.astype(np.float64, copy=False)  # so that small probabilities do not become 0
+        if labels is None:
+            msg = "labels: None given, but a monitor needs a label for each sample; without labels, see score_drift"
+            raise TypeError(msg)
         p = np.asarray(self.fitted.predict_proba(values), dtype=np.float64)
         codes, _ = read_labels(labels, len(p), p.shape[1], self.fitted.classes_)
         return p, np.asarray(codes, dtype=np.intp)

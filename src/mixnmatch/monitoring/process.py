@@ -26,6 +26,8 @@ Floats = NDArray[np.float64]
 
 # The prior of the first changed step: w_j = SPREAD / ((j + SPREAD - 1) (j + SPREAD)), j = 1, 2, ...
 SPREAD = 30.0
+# Log evidence that steps may show by chance and not count as changed.
+CALM = math.log(20.0)
 
 
 def log_start_weight(j: int) -> float:
@@ -82,10 +84,15 @@ def log_e_value(table: Floats, steps: int, alternatives: Alternatives) -> float:
 
 
 def likeliest_start(table: Floats, closed: int, alternatives: Alternatives) -> int:
-    """Row of the table whose start fits best.
+    """Row of the table of the latest start that fits about as well as the best one.
 
-    The prior is left out among open steps: it prefers early starts, which cost learned alternatives next to nothing.
+    At the first changed step another alternative may be the best one than later, when some have learned from it. Early
+    starts cost these next to nothing, and a calm step may favour them by chance: a step belongs to the change only if
+    there is evidence for it. The prior, which prefers early starts too, is left out among open steps.
     """
-    fit = log_sum(table + alternatives.log_weights, axis=1)
-    fit[1:] -= [log_start_weight(closed + place) for place in range(1, len(table))]
-    return int(np.argmax(fit))
+    weights = [log_start_weight(closed + place) for place in range(1, len(table))]
+    since = table[1:] - np.array(weights)[:, None]
+    later = np.concatenate([since[1:], np.zeros((1, since.shape[1]))])
+    parts = [log_sum(each + alternatives.log_weights, axis=1) for each in (table[:1], since - later, later)]
+    fit = np.concatenate([parts[0], parts[1] + parts[2]])
+    return int(np.flatnonzero(fit >= fit.max() - CALM)[-1])

@@ -101,7 +101,7 @@ class MonitorResult(Tabular):
         return [line for line in str(self).splitlines() if not line.startswith("  ")], []
 
     def __str__(self) -> str:
-        size = f"{self.n_samples} samples in {self.n_steps} steps"
+        size = f"{self.n_samples} samples in {self.n_steps} {'step' if self.n_steps == 1 else 'steps'}"
         state = "ALARM" if self.alarm else "No alarm"
         lines = [f"{state}: e-value {e_text(self.log_e_value)}, alarm at {1 / self.alpha:g} ({size})"]
         if self.impossible:

@@ -31,7 +31,7 @@ SIMPLICITY = (
     "platt-shrunk", "platt", "bcts", "svs", "vector", "beta-shrunk", "beta", "quadratic",
     "isotonic", "irova", "histogram", "bbq", "venn-abers", "spline", "kernel", "irova-ts", "irova-ets",
     "keep-sms", "keep-context-sms", "sms", "dirichlet", "matrix",
-    "auto",
+    "auto", "bcts-auto",
 )  # fmt: skip
 # With two classes, Platt scaling has two parameters in all, and beta scaling three.
 SIMPLE_FOR_TWO = ("identity", "uniform", "ts", "platt-shrunk", "platt", "ets", "beta-shrunk", "beta", "quadratic")

@@ -23,10 +23,12 @@ from mixnmatch.maps.summary import CalibrationSummary, summarise
 from mixnmatch.selection.confusion import METHODS as MOMENT_METHODS
 from mixnmatch.selection.confusion import confusion
 from mixnmatch.selection.mixture import PriorLikelihood, profile_interval
+from mixnmatch.selection.shrinkage import shrunken_shares
 from mixnmatch.selection.uncertainty import Uncertainty
 
 Array = NDArray[np.float64]
-METHODS = ("em", *MOMENT_METHODS)
+LIKELIHOOD_METHODS = ("bayes", "em")
+METHODS = (*LIKELIHOOD_METHODS, *MOMENT_METHODS)
 # Warn that label shift does not explain the new scores if chance alone would do so less often than this.
 DOUBT = 0.01
 # Priors further than so many standard errors from 0 and 1 have a normal approximation on the logit scale.
@@ -48,12 +50,13 @@ class PriorEstimate(Tabular):
     source_priors : ndarray of shape (L,)
         Frequencies that the map assumes: its mean prediction on the calibration set.
     interval : ndarray of shape (L, 2)
-        Confidence interval of each frequency, for the chance in the new samples and in the calibration set; NaN for
-        other methods than "em", and where none was asked for.
+        Confidence interval of each frequency, for the chance in the new samples and in the calibration set. It belongs
+        to the maximum likelihood estimate, so that shrinkage does not narrow it. NaN for "bbse" and "rlls", and where
+        none was asked for.
     confidence : float or None
         Confidence level of the intervals.
     p_value : float
-        Of the hypothesis that nothing has shifted; NaN for other methods than "em".
+        Of the hypothesis that nothing has shifted, from the likelihood; NaN for "bbse" and "rlls".
     fit_p_value : float
         Of the hypothesis that a shift of the class frequencies explains the new scores; NaN where there are too few
         samples to tell.
@@ -64,7 +67,8 @@ class PriorEstimate(Tabular):
     n_samples : float
         Number (weight) of the unlabelled samples.
     gap : float
-        Bound of what the mean log-likelihood lacks to its maximum; NaN for other methods than "em".
+        Bound of what the mean log-likelihood of the maximum likelihood estimate lacks to its maximum; NaN for "bbse"
+        and "rlls".
     """
 
     classes: NDArray[Any]
@@ -150,7 +154,7 @@ def estimate_priors(
     fitted: CalibrationMap,
     scores: Any,
     *,
-    method: str = "em",
+    method: str = "bayes",
     sample_weight: Any = None,
     calibration: Any = None,
     confidence: float | None = 0.95,
@@ -158,8 +162,8 @@ def estimate_priors(
     r"""Estimate the class frequencies of new data from unlabelled scores.
 
     It assumes label shift: each class looks as it did in the calibration set, only the frequencies of the classes
-    differ. The better the map, the better the estimate: ``sms``, ``vector`` or, with few samples, ``bcts`` suit it;
-    temperature scaling does not.
+    differ. The better the map, the better the estimate: use ``bcts-auto``, or a map that is faster to fit and has a
+    bias for each class, such as ``sms``. Temperature scaling is not suitable.
 
     Parameters
     ----------
@@ -167,9 +171,11 @@ def estimate_priors(
         A fitted map. Of a map that was adapted before, only the part before the adaptation counts.
     scores : array of shape (n, L) or (n,)
         Scores of new samples, of the kind that the map takes.
-    method : {"em", "bbse", "rlls"}
-        "em": maximum likelihood, solved to its global optimum. "bbse" and "rlls" match the frequencies of the predicted
-        classes and are there for comparison; they need ``calibration``.
+    method : {"bayes", "em", "bbse", "rlls"}
+        "bayes": expected class frequencies of the new samples under a prior around those of the calibration set, whose
+        strength the new samples decide. With few samples per class it is far less noisy than "em", the maximum
+        likelihood, solved to its global optimum. "bbse" and "rlls" match the frequencies of the predicted classes and
+        are there for comparison; they need ``calibration``.
     sample_weight : array of shape (n,), optional
         Frequencies: a weight of k equals k repetitions of the sample.
     calibration : tuple (scores, y) or (scores, y, sample_weight), optional
@@ -187,6 +193,11 @@ def estimate_priors(
     With calibrated probabilities :math:`q_{ik}` and their mean :math:`\pi^s_k` on the calibration set, "em" maximises
     :math:`\frac1n \sum_i \log \sum_k \pi_k q_{ik} / \pi^s_k` over the simplex, a concave problem. The map is taken as
     correct: where it is miscalibrated, so are the estimates.
+
+    "bayes" adds the prior :math:`\pi \sim \mathrm{Dirichlet}(\lambda \pi^s)`, lets n samples count as n m / (n + m) for
+    a calibration set of m samples, and averages over strengths :math:`\lambda` by their evidence (Laplace
+    approximation). A clear shift is hardly shrunk; frequencies that the samples cannot resolve stay near
+    :math:`\pi^s`. Intervals and tests are those of "em".
 
     Intervals are normal approximations on the logit scale, and profiles of the likelihood for priors close to 0 or 1.
     Both include the chance in a calibration set with :math:`m_k` samples of class k: its covariance is
@@ -231,8 +242,8 @@ def estimate_priors(
     known = _calibration_rows(base, calibration)
     summary = summary_of(base, known)
     with single_threaded_blas():
-        if method == "em":
-            return _maximum_likelihood(base, target, summary, confidence)
+        if method in LIKELIHOOD_METHODS:
+            return _from_likelihood(base, target, summary, confidence, method)
         if known is None:
             template = "the method {method!r} needs the calibration set: pass {calibration}"
             raise InputError(template, method=method)
@@ -252,12 +263,14 @@ def estimate_priors(
     )
 
 
-def _maximum_likelihood(
-    base: CalibrationMap, target: Rows, summary: CalibrationSummary, confidence: float | None
+def _from_likelihood(
+    base: CalibrationMap, target: Rows, summary: CalibrationSummary, confidence: float | None, method: str
 ) -> PriorEstimate:
+    """Maximum likelihood, shrunk or not; intervals and tests are those of maximum likelihood."""
     likelihood = PriorLikelihood.of(target.through(base), summary.mean_prediction)
-    priors, gap = likelihood.maximise()
-    around = Uncertainty.of(likelihood, priors, summary)
+    likeliest, gap = likelihood.maximise()
+    around = Uncertainty.of(likelihood, likeliest, summary)
+    priors = shrunken_shares(likelihood, likeliest, summary.total_weight) if method == "bayes" else likeliest
     fit_p_value = around.fit_p_value()
     doubts = _doubts_about(base)
     if fit_p_value < DOUBT:
@@ -273,12 +286,12 @@ def _maximum_likelihood(
         classes=base.classes_,
         priors=priors,
         source_priors=summary.mean_prediction,
-        interval=_intervals(likelihood, priors, around, confidence),
+        interval=_intervals(likelihood, likeliest, around, confidence),
         confidence=confidence,
         p_value=around.no_shift_p_value(),
         fit_p_value=fit_p_value,
         warnings=tuple(doubts),
-        method="em",
+        method=method,
         n_samples=likelihood.n,
         gap=gap,
     )
@@ -334,7 +347,7 @@ def _doubts_about(fitted: CalibrationMap) -> list[str]:
         return []
     text = (
         f"{type(fitted).__name__} has no class biases, so the estimated class frequencies can be far off; "
-        "calibrate with 'sms', 'vector' or 'bcts' instead"
+        "calibrate with 'bcts-auto', 'sms' or 'bcts' instead"
     )
     return [text]
 
