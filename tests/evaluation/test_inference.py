@@ -50,6 +50,18 @@ def test_coverage(slope):
     assert np.mean(ends[:, 1] - ends[:, 0]) < 0.2
 
 
+def test_coverage_of_curves_with_jumps():
+    rng = np.random.default_rng(11)
+    steps = np.array([0.05, 0.4, 0.5, 0.9])
+    z = rng.beta(1.5, 1.5, (60, 5000))
+    probability = steps[np.searchsorted([0.2, 0.5, 0.7], z)]
+    y = (rng.random(z.shape) < probability).astype(np.int8)
+    truth = np.abs(probability - z).mean()
+    ends = np.array([error_interval(Outcomes(*pair), ResidualKernel(), 1, rng) for pair in zip(z, y, strict=True)])
+    assert np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1])) >= 0.9
+    assert np.mean(ends[:, 1] - ends[:, 0]) < 0.04
+
+
 @pytest.mark.parametrize(
     ("chosen", "norm"),
     [

@@ -24,9 +24,9 @@ from mixnmatch.evaluation.smooth import smooth_error
 
 # Resamples of a test, and curves drawn for an interval.
 TEST_RESAMPLES: Final = 499
-CURVES: Final = 400
+CURVES: Final = 1000
 # Tails are this much thinner than nominal: the curves are estimated, and so are quantiles of few of them.
-TAIL: Final = 0.6
+TAIL: Final = 0.4
 # Where a test rejects and the interval reaches 0 all the same, the lower end is this part of the estimate.
 LEAST_PART: Final = 1e-3
 # Above this many draws outcomes are resampled on the nodes instead of row by row.
@@ -145,11 +145,11 @@ def error_interval(
     Notes
     -----
     :class:`~mixnmatch.evaluation.series.ResidualSeries` is a mixture of models, from "the start is all" to rough
-    curves. For every model with at least 5% of the posterior odds of the best one, curves are drawn from its posterior.
-    The interval reaches from the smallest to the largest of these models: down to the error of the mean curve less
-    the spread of the errors of drawn curves, and up to their upper quantile. (The drawn curves are rougher than the
-    mean curve, which is smoother than the truth.) Taking the extremes over models, not their mixture, keeps the
-    interval honest where the data cannot tell the models apart.
+    curves. For every model with at least 0.5% of the posterior odds of the best one, curves are drawn from its
+    posterior. The interval reaches from the smallest to the largest of these models: down to the error of the mean
+    curve less the spread of the errors of drawn curves, and up to their upper quantile. (The drawn curves are rougher
+    than the mean curve, which is smoother than the truth.) The extremes over models, instead of their mixture, keep the
+    coverage where the data cannot tell the models apart.
 
     The upper end is at least the largest error that Clopper and Pearson's interval of the error rate allows, see
     :func:`mean_differences`, and at most the largest error that is possible with their interval of the mean
