@@ -1,8 +1,8 @@
 """Binary calibration problems whose true calibration error is known, beyond the paper's logistic ones.
 
-Every kind of problem comes twice, with other numbers: the ``chosen`` half is what the default estimator, its test and
-its interval were designed on, the ``judged`` half was run once at the end. The split was fixed before anything was
-tuned.
+Every kind of problem comes several times, with other numbers. The default estimator, its test and its interval were
+designed on the first three parts. The ``fourth`` part was written down before the last change of them and run once,
+after it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Case:
     """A distribution of confidences and the probability of the event given the confidence."""
 
     name: str
-    half: str
+    part: str
     draw: Draw
     probability: Callable[[Floats], Floats]
 
@@ -230,7 +230,66 @@ def cases(logits: Path | None = None) -> list[Case]:
         ),
         ("1000 classes, blunt", many_classes(2.5, 0.8, 2)),
     ]
+    third: list[tuple[str, tuple[Draw, Callable[[Floats], Floats]]]] = [
+        ("logistic (0.8, -1.6)", logistic((0.8, -1.6))),
+        ("logistic (-0.3, -2.3)", logistic((-0.3, -2.3))),
+        ("logistic (0, -3)", logistic((0.0, -3.0))),
+        ("slope of 0.7", (uniform, lambda z: 0.15 + 0.7 * z)),
+        ("stairs of 3", (beta(1.0, 1.3), stairs([0.3, 0.65], [0.2, 0.4, 0.85]))),
+        ("sine, 4 periods", (beta(1.2, 1.2), wave(4, 0.07))),
+        (
+            "sine, 2 periods, top label",
+            (
+                lambda rng, shape: 0.3 + 0.7 * rng.beta(2.0, 1.0, shape),
+                lambda z: z + 0.05 * np.sin(4 * np.pi * (z - 0.3) / 0.7) * (1 - z) ** 0.5,
+            ),
+        ),
+        ("20 values, square root", discrete(lambda z: z**0.75, 1.5, 1.0)),
+        ("20 values, jittered, uneven", twenty(3, 0.12, even=False)),
+        ("99.8% accuracy", (nearly_sure(-5, -1.5), lambda z: np.full(z.shape, 0.998))),
+        ("rare events, twice", (rare(-3.5, -1.5), lambda z: 2 * z)),
+        ("Beta(.5, .5), underconfident", (beta(0.5, 0.5), lambda z: sigmoid(1.4 * log_odds(z)))),
+        ("Beta(3, 1), calibrated", (beta(3, 1), calibrated)),
+        ("mixture of 2, overlapping", mixture([(0.6, 6, 1.5, lambda z: z**2), (0.4, 3, 8, lambda z: z**0.5)])),
+        ("1000 classes, in between", many_classes(3.2, 1.25, 3)),
+    ]
+    fourth: list[tuple[str, tuple[Draw, Callable[[Floats], Floats]]]] = [
+        ("logistic (0.4, -1.1)", logistic((0.4, -1.1))),
+        ("logistic (-0.6, -2.6)", logistic((-0.6, -2.6))),
+        ("logistic (0, -1.6)", logistic((0.0, -1.6))),
+        ("double slope", (beta(2, 2), lambda z: np.clip(2 * z - 0.5, 0.0, 1.0))),
+        ("offset down", (beta(3, 2), lambda z: np.clip(z - 0.07, 0.0, 1.0))),
+        ("stairs of 5", (uniform, stairs([0.15, 0.35, 0.6, 0.8], [0.1, 0.2, 0.55, 0.6, 0.95]))),
+        ("one step, top label", (lambda rng, shape: 0.4 + 0.6 * rng.random(shape), stairs([0.75], [0.55, 0.85]))),
+        ("sine, 5 periods", (uniform, wave(5, 0.08))),
+        ("sine, half a period", (beta(1.5, 3), lambda z: z + 0.06 * np.sin(np.pi * z))),
+        ("20 values, squared", discrete(lambda z: z**1.6, 2.0, 1.0)),
+        ("20 values, jittered, small", twenty(4, 0.06)),
+        ("99.5% accuracy", (nearly_sure(-4, -1.3), lambda z: 1 - 0.5 * (1 - z) - 0.003)),
+        ("rare events, a third", (beta(0.4, 15), lambda z: z / 3)),
+        ("Beta(.3, .6), overconfident", (beta(0.3, 0.6), lambda z: sigmoid(0.6 * log_odds(z)))),
+        ("Beta(1, 4), calibrated", (beta(1, 4), calibrated)),
+        ("mixture of 2, apart", mixture([(0.3, 12, 3, lambda z: 0.9 * z), (0.7, 2, 9, lambda z: 1.6 * z)])),
+        ("mixture of 2, reversed", mixture([(0.5, 5, 5, lambda z: 0.5 + 0 * z), (0.5, 7, 2, lambda z: z**1.7)])),
+        ("1000 classes, a little sharp", many_classes(2.8, 1.12, 4)),
+    ]
     if logits is not None:
+        fourth += [
+            ("DenseNet 121, CIFAR-10", real(logits, "focalcal_cifar10_densenet121_test")),
+            ("ResNet 110, CIFAR-100", real(logits, "focalcal_cifar100_resnet110_test")),
+            ("AlexNet, ImageNet", real(logits / "imagenet_top5", "alexnet_pytorch")),
+            ("AdaBoost, MNIST", real(logits, "pycalib_mnist_AdaBoost")),
+            ("ResNet 50, PathMNIST", real(logits, "luferrer_pathmnist_resnet50")),
+            ("LLaVA, MMBench", real(logits, "vlm_mmbench_llava-v1.6-34b")),
+        ]
+        third += [
+            ("Wide ResNet, CIFAR-10", real(logits, "focalcal_cifar10_wide_resnet_test")),
+            ("LeNet, CIFAR-100", real(logits, "netcal_lenet-5-cifar-100")),
+            ("DenseNet 161, ImageNet", real(logits / "imagenet_top5", "densenet161_pytorch")),
+            ("Xception, ImageNet", real(logits / "imagenet_top5", "xception_keras")),
+            ("GPT-2, AG News", real(logits, "luferrer_agnews_gpt2")),
+            ("XGBoost, MNIST", real(logits, "pycalib_mnist_XGBoost")),
+        ]
         first += [
             ("DenseNet, CIFAR-100", real(logits, "netcal_densenet-bc-100-cifar-100")),
             ("ResNet 110, CIFAR-10", real(logits, "focalcal_cifar10_resnet110_test")),
@@ -243,6 +302,5 @@ def cases(logits: Path | None = None) -> list[Case]:
             ("VGG 19, ImageNet", real(logits / "imagenet_top5", "vgg19_pytorch")),
             ("XGBoost, KITTI", real(logits, "pycalib_kitti_XGBoost")),
         ]
-    return [Case(name, "chosen", *parts) for name, parts in first] + [
-        Case(name, "judged", *parts) for name, parts in second
-    ]
+    parts = {"first": first, "second": second, "third": third, "fourth": fourth}
+    return [Case(name, part, *made) for part, listed in parts.items() for name, made in listed]

@@ -1,14 +1,15 @@
 """The default calibration error on problems with known truth: accuracy, intervals, the test and other notions.
 
     python benchmarks/estimator_study.py accuracy --logits DIR -o docs/results/estimators
+    python benchmarks/estimator_study.py neighbours --logits DIR -o docs/results/estimators
     python benchmarks/estimator_study.py intervals --logits DIR -o docs/results/estimators
     python benchmarks/estimator_study.py power
     python benchmarks/estimator_study.py class-wise
     python benchmarks/estimator_study.py canonical
     python benchmarks/estimator_study.py bands
 
-The cases are those of ``estimator_cases``, real outputs only with ``--logits``. ``--half chosen`` leaves out the cases
-that the methods were not designed on. Tables are printed as Markdown; ``-o`` also writes them to a folder as CSV.
+The cases are those of ``estimator_cases``, real outputs only with ``--logits``. ``--part fourth`` leaves out the cases
+that the methods were designed on. Tables are printed as Markdown; ``-o`` also writes them to a folder as CSV.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import argparse
 import csv
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,12 @@ ESTIMATORS: dict[str, Estimator] = {
     "15 equal-width bins": Histogram(),
     "equal-mass bins, Sturges": Histogram(bins="sturges", binning="equal-mass"),
 }
-SIGN = "sign known"
+BOUND = "efficiency bound"
+DEFAULT = "kde-residual"
+# Problems next to a case: its true residuals times these factors. Ratios above the limit are looked into.
+FACTORS = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
+LIMIT = 1.2
+CALIBRATED = 1e-9
 SAMPLES_A_CHUNK = 100
 
 
@@ -65,49 +71,94 @@ def estimates(estimator: Estimator, z: Floats, y: NDArray[np.int8]) -> Floats:
     return np.concatenate(parts)
 
 
+def efficiency_bound(case: Case, n: int) -> float:
+    """Smallest mean absolute error that an estimator can have at a case and at all problems close to it.
+
+    With the signs s(z) of the true residuals known, the calibration error is the mean of s(z) (y - z). The variance of
+    that is the semiparametric efficiency bound. By the local asymptotic minimax theorem the largest mean absolute error
+    of any estimator, over the problems at a distance of a multiple of 1 / sqrt(n), is at least sqrt(2 variance / (pi
+    n)). Not defined where residuals are 0: the calibration error has no derivative there.
+    """
+    z, y = case.samples(400_000, 1, np.random.default_rng(21))
+    return float(np.sqrt(2 / np.pi * np.var(np.sign(case.probability(z) - z) * (y - z)) / n))
+
+
 def accuracy(chosen: list[Case], repetitions: int) -> Iterator[Row]:
-    """Mean absolute errors; for comparison, what knowing the sign of the true residuals gives."""
+    """Mean absolute errors, and the bound for them unless the case is calibrated."""
     for case in chosen:
         truth = case.truth()
         for n in SIZES:
             z, y = samples(case, n, repetitions, 0)
-            found = {name: estimates(estimator, z, y) for name, estimator in ESTIMATORS.items()}
-            sign = np.sign(case.probability(z) - z) if truth > 0 else 1.0
-            found[SIGN] = np.abs((sign * (y - z)).mean(axis=1))
-            for name, values in found.items():
+            cell: Row = {"part": case.part, "case": case.name, "n": n, "truth": truth}
+            for name, estimator in ESTIMATORS.items():
+                values = estimates(estimator, z, y)
                 error = np.abs(values - truth)
-                yield {
-                    "half": case.half, "case": case.name, "n": n, "truth": truth, "estimator": name,
-                    "mae": error.mean(), "mae_se": error.std() / np.sqrt(repetitions), "bias": values.mean() - truth,
-                }  # fmt: skip
+                spread = {"mae_se": error.std() / np.sqrt(repetitions), "bias": values.mean() - truth}
+                yield {**cell, "estimator": name, "mae": error.mean(), **spread}
+            bound = efficiency_bound(case, n) if truth > CALIBRATED else np.nan
+            yield {**cell, "estimator": BOUND, "mae": bound, "mae_se": 0.0, "bias": 0.0}
 
 
 def relative(rows: list[Row]) -> list[Row]:
-    """Mean absolute errors relative to the paper's KDE: geometric mean and largest over the cases of each half."""
+    """Mean absolute errors relative to the paper's KDE: geometric mean and largest over the cases of each part."""
     reference = {(row["case"], row["n"]): row["mae"] for row in rows if row["estimator"] == REFERENCE}
     out = []
-    for half in dict.fromkeys(row["half"] for row in rows):
-        for name in [*ESTIMATORS, SIGN]:
-            line: Row = {"half": half, "estimator": name}
+    for part in dict.fromkeys(row["part"] for row in rows):
+        for name in [*ESTIMATORS, BOUND]:
+            line: Row = {"part": part, "estimator": name}
             for n in SIZES:
-                part = [row for row in rows if (row["half"], row["estimator"], row["n"]) == (half, name, n)]
-                ratio = np.array([row["mae"] / reference[row["case"], n] for row in part])
+                here = [row for row in rows if (row["part"], row["estimator"], row["n"]) == (part, name, n)]
+                ratio = np.array([row["mae"] / reference[row["case"], n] for row in here])
+                ratio = ratio[np.isfinite(ratio)]
                 line[f"n = {n}"] = f"{np.exp(np.log(ratio).mean()):.3f} (at most {ratio.max():.2f})"
             out.append(line)
     return out
 
 
 def by_case(rows: list[Row]) -> list[Row]:
-    """The ratio of the default estimator to the paper's KDE, and to the value with known signs, case by case."""
+    """The ratio of the default estimator to the paper's KDE, and that of the bound, case by case."""
     error = {(row["case"], row["n"], row["estimator"]): row["mae"] for row in rows}
     out = []
-    for half, case, truth in dict.fromkeys((row["half"], row["case"], row["truth"]) for row in rows):
-        line: Row = {"half": half, "case": case, "true error": f"{truth:.4f}"}
+    for part, case, truth in dict.fromkeys((row["part"], row["case"], row["truth"]) for row in rows):
+        line: Row = {"part": part, "case": case, "true error": f"{truth:.4f}"}
         for n in SIZES:
-            ours, known = (error[case, n, name] / error[case, n, REFERENCE] for name in ("kde-residual", SIGN))
-            line[f"n = {n}"] = f"{ours:.2f} ({known:.2f})"
+            ours, bound = (error[case, n, name] / error[case, n, REFERENCE] for name in (DEFAULT, BOUND))
+            line[f"n = {n}"] = f"{ours:.2f} ({bound:.2f})" if np.isfinite(bound) else f"{ours:.2f}"
         out.append(line)
     return out
+
+
+def neighbours(chosen: list[Case], repetitions: int) -> Iterator[Row]:
+    """Ratios to the paper's KDE on problems next to a case, for the cases where it is above the limit.
+
+    An estimate that happens to be right at one size of the residuals is wrong at the sizes below and above it.
+    """
+    for case in chosen:
+        truth = case.truth()
+        sizes = [n for n in SIZES if truth > CALIBRATED and _errors(case, n, truth, repetitions)[2] > LIMIT]
+        near = [_scaled(case, factor) for factor in FACTORS] if sizes else []
+        truths = [one.truth() for one in near]
+        for n in sizes:
+            found = [_errors(one, n, own, repetitions) for one, own in zip(near, truths, strict=True)]
+            ours, reference, ratio = np.array(found).T
+            line: Row = {"part": case.part, "case": case.name, "n": n}
+            line |= {f"x {factor:g}": f"{one:.2f}" for factor, one in zip(FACTORS, ratio, strict=True)}
+            means = f"{ours.mean() / reference.mean():.2f}", f"{ours.max() / reference.max():.2f}"
+            bound = efficiency_bound(case, n) / reference[FACTORS.index(1.0)]
+            yield line | {"mean": means[0], "largest": means[1], "bound": f"{bound:.2f}"}
+
+
+def _scaled(case: Case, factor: float) -> Case:
+    """A case with its residuals times a factor."""
+    probability = case.probability
+    return Case(case.name, case.part, case.draw, lambda z: np.clip(z + factor * (probability(z) - z), 0, 1))
+
+
+def _errors(case: Case, n: int, truth: float, repetitions: int) -> tuple[float, float, float]:
+    """Mean absolute errors of the default and of the paper's KDE, and their ratio."""
+    z, y = samples(case, n, repetitions, 0)
+    ours, reference = (np.abs(estimates(ESTIMATORS[name], z, y) - truth).mean() for name in (DEFAULT, REFERENCE))
+    return ours, reference, ours / reference
 
 
 def intervals(chosen: list[Case], repetitions: int) -> Iterator[Row]:
@@ -121,7 +172,7 @@ def intervals(chosen: list[Case], repetitions: int) -> Iterator[Row]:
             p_value, value = np.array([error.p_value for error in found]), np.array(found, dtype=float)
             agrees = (low <= value) & (value <= high) & ((low > 0) == ((p_value <= 0.05) & (value > 0))) & (high <= 1)
             yield {
-                "half": case.half, "case": case.name, "n": n, "truth": truth,
+                "part": case.part, "case": case.name, "n": n, "truth": truth,
                 "coverage": float(np.mean((low <= truth) & (truth <= high))),
                 "too_high": float(np.mean(low > truth)), "too_low": float(np.mean(high < truth)),
                 "length": float(np.mean(high - low)), "rejected": float(np.mean(p_value <= 0.05)),
@@ -151,7 +202,7 @@ def power(chosen: list[Case], repetitions: int) -> Iterator[Row]:
                 drawn = chi_square(a, np.concatenate([b[None], rng.random((199, n)) < a]).astype(float))
                 rejected[1] += np.mean(drawn >= drawn[0] - 1e-9) <= 0.05
             yield {
-                "half": case.half, "case": case.name, "n": n, "truth": case.truth(),
+                "part": case.part, "case": case.name, "n": n, "truth": case.truth(),
                 "default": rejected[0] / repetitions, "chi-square, 15 bins": rejected[1] / repetitions,
             }  # fmt: skip
 
@@ -264,26 +315,30 @@ def write(rows: list[Row], path: Path) -> None:
             writer.writerow({key: f"{cell:.5g}" if isinstance(cell, float) else cell for key, cell in row.items()})
 
 
+STUDIES: dict[str, Callable[[list[Case], int], Iterator[Row]]] = {
+    "accuracy": accuracy, "neighbours": neighbours, "intervals": intervals, "power": power, "bands": bands,
+}  # fmt: skip
+
+
 def main() -> None:
     """Run one of the studies."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=["accuracy", "intervals", "power", "class-wise", "canonical", "bands"])
+    parser.add_argument("study", choices=[*STUDIES, "class-wise", "canonical"])
     parser.add_argument("--logits", type=Path, help="folder of real outputs; without it those cases are left out")
-    parser.add_argument("--half", choices=["chosen", "judged"], help="only the cases of one half")
+    parser.add_argument("--part", choices=["first", "second", "third", "fourth"], help="only the cases of one part")
     parser.add_argument("--repetitions", type=int, default=100)
     parser.add_argument("-o", "--output", type=Path, help="folder for the table as CSV")
     arguments = parser.parse_args()
     start = time.time()
     chosen = [] if arguments.study in ("class-wise", "canonical") else cases(arguments.logits)
-    if arguments.half:
-        chosen = [case for case in chosen if case.half == arguments.half]
-    studies = {"accuracy": accuracy, "intervals": intervals, "power": power, "bands": bands}
+    if arguments.part:
+        chosen = [case for case in chosen if case.part == arguments.part]
     if chosen:
-        rows = list(studies[arguments.study](chosen, arguments.repetitions))
+        rows = list(STUDIES[arguments.study](chosen, arguments.repetitions))
     else:
         rows = list(many_classes(arguments.study, arguments.repetitions))
     if arguments.output:
-        name = arguments.study + (f"_{arguments.half}" if arguments.half else "")
+        name = arguments.study + (f"_{arguments.part}" if arguments.part else "")
         write(rows, arguments.output / f"{name}.csv")
     if arguments.study == "accuracy":
         print(markdown(relative(rows)), end="\n\n")

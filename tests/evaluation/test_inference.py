@@ -50,6 +50,18 @@ def test_coverage(slope):
     assert np.mean(ends[:, 1] - ends[:, 0]) < 0.2
 
 
+def test_coverage_of_curves_with_jumps():
+    rng = np.random.default_rng(11)
+    steps = np.array([0.05, 0.4, 0.5, 0.9])
+    z = rng.beta(1.5, 1.5, (60, 5000))
+    probability = steps[np.searchsorted([0.2, 0.5, 0.7], z)]
+    y = (rng.random(z.shape) < probability).astype(np.int8)
+    truth = np.abs(probability - z).mean()
+    ends = np.array([error_interval(Outcomes(*pair), ResidualKernel(), 1, rng) for pair in zip(z, y, strict=True)])
+    assert np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1])) >= 0.9
+    assert np.mean(ends[:, 1] - ends[:, 0]) < 0.04
+
+
 @pytest.mark.parametrize(
     ("chosen", "norm"),
     [
@@ -158,9 +170,26 @@ def test_the_mean_difference_is_of_the_less_likely_outcome():
     grid = bin_linearly(z, y)
     wrong = int((y != (z > 0.5)).sum())
     exact = binomtest(wrong, 2000).proportion_ci(0.95, method="exact")
-    found = mean_differences(grid, 2000, 0.95)[1]
+    found = mean_differences(grid, 2000, 0.95)[2]
     assert found == pytest.approx(max(exact.high - 0.01, 0.01 - exact.low), abs=1e-9)
-    assert found < 0.4 * mean_differences(grid, 2000, 0.95, folded=False)[1]
+    assert found < 0.4 * mean_differences(grid, 2000, 0.95, folded=False)[2]
+
+
+def test_certainty_that_is_always_wrong_has_the_interval_of_its_rate():
+    z = np.tile([0.0, 1.0], 20)
+    error = calibration_error(z, 1 - z.astype(int), interval=True)
+    exact = binomtest(40, 40).proportion_ci(method="exact")
+    assert error.interval[0] <= exact.low
+    assert error.interval == (pytest.approx(exact.low, abs=0.02), 1.0)
+
+
+def test_equal_outcomes_have_the_interval_of_the_mean():
+    z = np.random.default_rng(12).random(40)
+    exact = binomtest(0, 40).proportion_ci(method="exact")
+    for y, distance in ((0, z.mean()), (1, 1 - z.mean())):
+        error = calibration_error(z, np.full(40, y), classes=[0, 1], interval=True)
+        assert float(error) == pytest.approx(distance)
+        assert error.interval == (pytest.approx(distance - exact.high), pytest.approx(distance))
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95])

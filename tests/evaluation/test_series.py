@@ -10,7 +10,6 @@ from mixnmatch.evaluation.series import (
     MOST_GROUPS,
     TERMS,
     ResidualSeries,
-    _models,
     group_nodes,
     mean_of_power,
 )
@@ -102,11 +101,15 @@ def test_odds_of_models_are_ratios_of_normal_densities():
     rng = np.random.default_rng(1)
     z = rng.random(400)
     series = ResidualSeries.of(bin_linearly(z, (rng.random(400) < z).astype(np.int8)))
-    size, smooth, odds = _models()
+    k = np.arange(1, TERMS + 1)
+    shapes = [np.exp(-k), np.exp(-k / 4), np.exp(-k / 16), 1 / k**2]
+    models = [(0.0, shapes[0], 1.0)]
+    models += [(size, shape, odds) for size, odds in ((0.05, 1), (0.1, 1), (0.2, 1), (0.4, 0.3)) for shape in shapes]
+    odds = np.array([model[2] for model in models]) / sum(model[2] for model in models)
     null = multivariate_normal(np.zeros(TERMS)).logpdf(series.coefficients[0])
-    for model in range(len(size)):
-        weight = np.exp(-np.arange(1, TERMS + 1) / smooth[model])
-        prior = 400 * size[model] ** 2 * weight / weight.sum()
+    assert series.shrinkage[1].shape == (1, len(models))
+    for model, (size, weight, _) in enumerate(models):
+        prior = 400 * size**2 * weight / weight.sum()
         found = multivariate_normal(np.zeros(TERMS), np.diag(1 + prior)).logpdf(series.coefficients[0])
         assert series.shrinkage[1][0, model] == pytest.approx(found - null + np.log(odds[model]), abs=1e-9)
         np.testing.assert_allclose(series.shrinkage[0][0, model], prior / (1 + prior), atol=1e-12)

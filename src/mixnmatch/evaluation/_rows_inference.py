@@ -242,7 +242,7 @@ def class_wise_interval(
         certain = series.miscalibrated(EVEN_ODDS)
         for k in steps(range(len(series.groups.count)), "interval"):
             one = Grid(grid.count[start + k], grid.outcome[start + k])
-            most = mean_differences(one, size, confidence)[1] ** norm
+            most = mean_differences(one, size, confidence)[2] ** norm
             if series.constant[k]:
                 high[start + k] = float(series.error(norm=norm)[k])
                 low[start + k] = certain[k] * high[start + k]

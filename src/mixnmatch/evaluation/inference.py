@@ -24,9 +24,9 @@ from mixnmatch.evaluation.smooth import smooth_error
 
 # Resamples of a test, and curves drawn for an interval.
 TEST_RESAMPLES: Final = 499
-CURVES: Final = 400
+CURVES: Final = 1000
 # Tails are this much thinner than nominal: the curves are estimated, and so are quantiles of few of them.
-TAIL: Final = 0.6
+TAIL: Final = 0.4
 # Where a test rejects and the interval reaches 0 all the same, the lower end is this part of the estimate.
 LEAST_PART: Final = 1e-3
 # Above this many draws outcomes are resampled on the nodes instead of row by row.
@@ -145,15 +145,17 @@ def error_interval(
     Notes
     -----
     :class:`~mixnmatch.evaluation.series.ResidualSeries` is a mixture of models, from "the start is all" to rough
-    curves. For every model with at least 5% of the posterior odds of the best one, curves are drawn from its posterior.
-    The interval reaches from the smallest to the largest of these models: down to the error of the mean curve less
-    the spread of the errors of drawn curves, and up to their upper quantile. (The drawn curves are rougher than the
-    mean curve, which is smoother than the truth.) Taking the extremes over models, not their mixture, keeps the
-    interval honest where the data cannot tell the models apart.
+    curves. For every model with at least 0.5% of the posterior odds of the best one, curves are drawn from its
+    posterior. The interval reaches from the smallest to the largest of these models: down to the error of the mean
+    curve less the spread of the errors of drawn curves, and up to their upper quantile. (The drawn curves are rougher
+    than the mean curve, which is smoother than the truth.) The extremes over models, instead of their mixture, keep the
+    coverage where the data cannot tell the models apart.
 
     The upper end is at least the largest error that Clopper and Pearson's interval of the error rate allows, see
     :func:`mean_differences`, and at most the largest error that is possible with their interval of the mean
-    outcome. Where all outcomes are equal the lower end is that of the mean difference.
+    outcome. The lower end is at least as far below the errors of mean curves as the smallest mean difference in that
+    interval is below the observed one: posteriors are too certain where confidences are close to 0 and 1. Where all
+    outcomes are equal the ends are those of the difference of the means.
     """
     fine = _grid(outcomes)
     size = _effective_size(outcomes) if size is None else size
@@ -162,10 +164,11 @@ def error_interval(
     tail = 0.5 * (1 - confidence) * TAIL
     folded = norm != "max" and not isinstance(estimator, Smooth)
     power = 1 if norm == "max" else int(norm)
-    least, most = (end**power for end in mean_differences(fine, size, confidence, folded=folded))
+    least, gap, most = (end**power for end in mean_differences(fine, size, confidence, folded=folded))
     series = ResidualSeries.of(grid)
     if series.constant[0]:
-        return least, most
+        least, _, most = mean_differences(fine, size, confidence, folded=False)
+        return least**power, most**power
     curve_noise, sampling_noise = standard_normal(rng, CURVES)
     if folded:
         functional = power_functional(series, 0, power, sampling_noise)
@@ -173,7 +176,8 @@ def error_interval(
         functional = _functional_on_nodes(estimator, norm, grid, series)
     centre, median, spread = model_errors(series, 0, functional, curve_noise, tail)
     upper = min(float((median + spread).max()), _largest_error(fine, size, confidence, norm))
-    return max(float((centre - spread).min()), 0.0), max(upper, most)
+    lower = min(float((centre - spread).min()), float(centre.min()) - (gap - least))
+    return max(lower, 0.0), max(upper, most)
 
 
 def rejects(p_value: float, confidence: float) -> bool:
@@ -196,8 +200,8 @@ def agreeing_interval(
     return max(low, LEAST_PART * value), high
 
 
-def mean_differences(grid: Grid, size: float, confidence: float, *, folded: bool = True) -> tuple[float, float]:
-    r"""Smallest and largest difference between mean outcome and mean confidence that the data allow.
+def mean_differences(grid: Grid, size: float, confidence: float, *, folded: bool = True) -> tuple[float, float, float]:
+    r"""Smallest, observed and largest difference between mean outcome and mean confidence that the data allow.
 
     Notes
     -----
@@ -210,7 +214,8 @@ def mean_differences(grid: Grid, size: float, confidence: float, *, folded: bool
     rate = float(np.where(upper_half, grid.count - grid.outcome, grid.outcome).sum() / grid.count.sum())
     expected = float(grid.count @ np.where(upper_half, 1 - grid.nodes, grid.nodes) / grid.count.sum())
     low, high = clopper_pearson(min(max(rate, 0.0), 1.0), size, confidence)
-    return max(low - expected, expected - high, 0.0), max(high - expected, expected - low)
+    least = max(low - expected, expected - high, 0.0)
+    return least, max(abs(rate - expected), least), max(high - expected, expected - low)
 
 
 def _largest_error(grid: Grid, size: float, confidence: float, norm: Norm) -> float:

@@ -20,15 +20,17 @@ from mixnmatch.evaluation._binning import Floats, Grid
 MOST_GROUPS: Final = 128
 # Cosines in the series.
 TERMS: Final = 32
-# Sizes that the logistic part may have, in standard deviations of an outcome, with their odds. Where that deviation is
-# below the usual size (rare events) sizes are smaller in proportion: what is usual moves log-odds by at most about 1.
+# Sizes that the logistic part may have, in standard deviations of an outcome, with their odds: twice the size, half the
+# odds. Where that deviation is below the usual one (rare events) sizes are smaller in proportion.
 USUAL: Final = 0.15
-START_SIZES: Final = ((USUAL, 1.0), (0.5, 0.03))
+START_SIZES: Final = ((0.1, 1.0), (0.2, 0.5), (0.4, 0.25), (0.8, 0.125))
 # A size of the logistic part that is not reduced: nothing is too far off to be found, such as certainty that is wrong.
 LARGE: Final = (1.0, 0.01)
-# Sizes and smoothness (the number of terms until their variance has fallen to 1/e) of the rest, with their odds.
-REST_SIZES: Final = ((0.1, 1.0), (0.2, 1.0), (0.4, 0.03))
+# Sizes of the rest with their odds, and its smoothness: the number of terms until their variance has fallen to 1/e.
+# Curves with jumps are a kind of their own: their variances fall as 1/k^2.
+REST_SIZES: Final = ((0.05, 1.0), (0.1, 1.0), (0.2, 1.0), (0.4, 0.3))
 SMOOTHNESS: Final = (1.0, 4.0, 16.0)
+JUMPS: Final = -2.0
 # Odds of "calibrated" in the plain estimate and in the noise-corrected one.
 PLAIN_ODDS: Final = 0.01
 EVEN_ODDS: Final = 1.0
@@ -41,10 +43,12 @@ ROUNDING: Final = 1e-9
 
 
 def _models() -> tuple[Floats, Floats, Floats]:
-    """Size, smoothness and odds of each model of the rest; the first one is that there is none."""
-    listed = [(0.0, 1.0, 1.0)] + [(size, smooth, odds) for size, odds in REST_SIZES for smooth in SMOOTHNESS]
-    size, smooth, odds = np.array(listed).T
-    return size, smooth, odds / odds.sum()
+    """Size, variances of the terms (up to a factor) and odds of each model of the rest; the first is that it is 0."""
+    k = np.arange(1.0, TERMS + 1)
+    falling = [*(np.exp(-k / smooth) for smooth in SMOOTHNESS), k**JUMPS]
+    listed = [(0.0, 1.0)] + [pair for pair in REST_SIZES for _ in falling]
+    size, odds = np.array(listed).T
+    return size, np.array([falling[0], *falling * len(REST_SIZES)]), odds / odds.sum()
 
 
 @dataclass(frozen=True)
@@ -160,10 +164,11 @@ class ResidualSeries:
        regression with a Poisson kernel, mirrored at both ends. A posteriori :math:`\theta_k` has the mean
        :math:`\rho_k \hat\theta_k` and the variance :math:`\rho_k / n` with
        :math:`\rho_k = n \tau^2 w_k / (1 + n \tau^2 w_k)`; the start is shrunk likewise towards a = 0, b = 1.
-    5. Sizes and smoothness are not known: the posterior is a mixture of models. The rest is 0, or of size 0.1 or 0.2
-       (0.4 with small odds) and :math:`\kappa` 1, 4 or 16; the start is of size 0.15 (0.5 with small odds). For rare
-       events, where the standard deviation of an outcome is below 0.15, these sizes are smaller in proportion; the
-       start also has a size of 1, with small odds, which is not. The likelihoods of the models give their weights.
+    5. Sizes and smoothness are not known: the posterior is a mixture of models. The rest is 0, or of size 0.05, 0.1 or
+       0.2 (0.4 with smaller odds) and :math:`\kappa` 1, 4 or 16, or :math:`w_k \propto 1 / k^2`, as for curves with
+       jumps. The start is of size 0.1, 0.2, 0.4 or 0.8, with odds that halve. For rare events, where the standard
+       deviation of an outcome is below 0.15, these sizes are smaller in proportion; the start also has a size of 1,
+       with small odds, which is not. The likelihoods of the models give their weights.
 
     With growing n all :math:`\rho_k` go to 1. Sizes of 0.1 to 0.2 standard deviations of an outcome are calibration
     errors of about 0.03 to 0.08 where confidences are spread evenly.
@@ -218,8 +223,8 @@ class ResidualSeries:
     @cached_property
     def shrinkage(self) -> tuple[Floats, Floats]:
         """Factors rho (P, models, TERMS) of the rest and the logarithms of the posterior odds (P, models)."""
-        size, smooth, odds = _models()
-        falling = np.exp(-np.arange(1, TERMS + 1) / smooth[:, None]) * self.alive[:, None, :]
+        size, falling, odds = _models()
+        falling = falling * self.alive[:, None, :]
         part = falling / np.maximum(falling.sum(axis=-1, keepdims=True), 1e-300)
         ratio = (self.groups.total * self.unit**2)[..., None] * (size**2)[:, None] * part
         factor = ratio / (1 + ratio)
