@@ -266,6 +266,15 @@ def rare_tail(n: int, rng: np.random.Generator) -> tuple[Floats, NDArray[np.int8
     return z, (rng.random(n) < z).astype(np.int8)
 
 
+def rare(n: int, rng: np.random.Generator) -> tuple[Floats, NDArray[np.int8]]:
+    """Rare events, 2% of the samples, with log-odds that are normal: ever fewer samples and wider gaps up to 1."""
+    z = 1 / (1 + np.exp(-rng.normal(-5.2, 1.9, n)))
+    return z, (rng.random(n) < z).astype(np.int8)
+
+
+RARE_BANDS = {"rare events, few large scores": rare_tail, "rare events, normal log-odds": rare}
+
+
 def bands(chosen: list[Case], repetitions: int) -> Iterator[Row]:
     """Pointwise 95% bands: how often they hold the truth, and their width, averaged over samples and in the tail."""
     problems: list[tuple[str, Any, Any]] = [
@@ -273,7 +282,7 @@ def bands(chosen: list[Case], repetitions: int) -> Iterator[Row]:
         for case in chosen
         if case.name in BAND_CASES
     ]
-    problems.append(("rare events, few large scores", rare_tail, lambda z: z))
+    problems += [(name, draw, lambda z: z) for name, draw in RARE_BANDS.items()]
     for name, draw, probability in problems:
         for kind in ("kde", "histogram", "corp"):
             for n in (400, 4000):

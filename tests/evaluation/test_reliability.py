@@ -77,6 +77,48 @@ def test_pointwise_bands_cover_on_average(truth):
     assert np.mean(covered) > 0.9
 
 
+def rare(n, seed):
+    """Calibrated scores of rare events, 2% of the samples: few samples and wide gaps towards 1."""
+    rng = np.random.default_rng(seed)
+    z = 1 / (1 + np.exp(-rng.normal(-5.2, 1.9, n)))
+    return z, (rng.random(n) < z).astype(int)
+
+
+def test_bands_of_rare_events_cover_at_the_samples_and_are_wide_in_gaps():
+    covered, high_covered, width, in_gaps = [], [], [], []
+    for seed in range(30):
+        z, y = rare(3000, seed)
+        curve = reliability_curve(z, y)
+        low, high = (np.interp(z, curve.confidence, end) for end in (curve.low, curve.high))
+        inside = (low <= z) & (z <= high)
+        covered.append(inside.mean())
+        high_covered.append(inside[z > 0.3].mean())
+        width.append((high - low).mean())
+        alone = np.abs(curve.confidence[:, None] - z).min(axis=1) > 0.03
+        in_gaps.extend((curve.high - curve.low)[alone])
+    assert np.mean(covered) > 0.93
+    assert np.mean(high_covered) > 0.93
+    assert np.mean(width) < 0.045
+    assert min(in_gaps) > 0.2
+
+
+@pytest.mark.parametrize("bandwidth", ["adaptive", 0.02])
+def test_where_there_are_no_samples_the_band_is_everything(bandwidth):
+    rng = np.random.default_rng(0)
+    z = np.append(rng.uniform(0.0, 0.1, 2000), rng.uniform(0.9, 1.0, 2000))
+    curve = reliability_curve(z, rng.random(4000) < z, bandwidth=bandwidth)
+    gap = (curve.confidence > 0.45) & (curve.confidence < 0.55)
+    assert (curve.low[gap] < 0.01).all()
+    assert (curve.high[gap] > 0.99).all()
+
+
+def test_the_band_of_events_that_never_happened_has_width():
+    z = np.random.default_rng(0).uniform(0.0, 0.01, 500)
+    curve = reliability_curve(z, np.zeros(500, dtype=int))
+    assert (curve.low == 0).all()
+    assert (curve.high > 1 / 500).all()
+
+
 @pytest.mark.parametrize("truth", [lambda z: 0.15 + 0.6 * z**2, lambda z: z + 0.1 * np.sin(3 * np.pi * z)])
 def test_simultaneous_bands_cover_between_the_ends(truth):
     covered = []

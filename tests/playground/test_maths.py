@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 import mixnmatch as mm
 from mixnmatch._engine.folds import fold_of
@@ -169,7 +170,7 @@ def test_reliability_agrees_with_the_library(engine, name):
     clear = (support > 1e-6 * len(y))[np.isin(nodes, curve.confidence)]
     assert clear.sum() > 50
     agree(np.array([point["value"] for point in points])[clear], curve.value[clear])
-    low, high = _wilson(effective[np.isin(nodes, curve.confidence)][clear], curve.value[clear], 0.95)
+    low, high = _wilson(effective[np.isin(nodes, curve.confidence)][clear], curve.value[clear], ndtri(0.975))
     agree(np.array([point["low"] for point in points])[clear], low)
     agree(np.array([point["high"] for point in points])[clear], high)
 

@@ -91,14 +91,17 @@ def kernel_points(grid: Grid, inflation: float, band: Band, bandwidth: float | s
         # Room for smoothing bias: a curve chosen among bandwidths gets the band of the narrowest of them.
         narrow = rule * MULTIPLES[0] if adaptive else used
         smoother = LocalSmoother(narrow, sample, kernel, widen=adaptive)
-        reach = _kernel_reach(sample, x + curve, inflation, smoother, band)
-        if adaptive:
-            reach = _evened(reach, sample, rule, kernel)
+        p = np.clip(x + curve, 0.0, 1.0)
+        variance = _outcome_variance(sample, p, Smoother(rule if adaptive else used, len(x), kernel))
+        deviations = _deviations(sample, p, smoother, band)
+        low, high = _wilson(smoother.effective / inflation, p, deviations, variance)
+        # The grid does not show how the curve goes on within the first and the last cell, maybe to 0 and to 1.
+        low, high = np.where(x == 0, 0.0, low), np.where(x == 1, 1.0, high)
         below = above = np.zeros_like(x)
         if band.simultaneous:  # a curve that is wrong in one place only is wrong: reach what the data say there
             misfit = smoother.average(sample.residual - sample.count * curve)  # an estimate of its bias
             below, above = np.minimum(misfit, 0.0), np.maximum(misfit, 0.0)
-        low, high = x + curve - reach + below, x + curve + reach + above
+        low, high = low + below, high + above
     else:
         rng = np.random.default_rng(band.seed)
         noise = np.sqrt(inflation * np.maximum(sample.count, 0.0) * x * (1 - x))
@@ -121,27 +124,25 @@ def _inside(grid: Grid) -> slice:
     return slice(int(held[0]), int(held[-1]) + 1)
 
 
-def _kernel_reach(grid: Grid, probability: Floats, inflation: float, smoother: LocalSmoother, band: Band) -> Floats:
-    p = np.clip(probability, 0.0, 1.0)
-    variance = inflation * np.maximum(grid.count, 0.0) * p * (1 - p)
+def _outcome_variance(grid: Grid, p: Floats, smoother: Smoother) -> Floats:
+    """Variance of an outcome at a node: p (1 - p), or its mean nearby if that is larger.
+
+    The curve is smoothed: near 0 and 1 the noise of its neighbours, of less certain outcomes, is in it.
+    """
+    own = p * (1 - p)
+    nearby = smoother.value(grid.count * own) / np.maximum(smoother.value(grid.count), EMPTY * grid.total)
+    return np.maximum(nearby, own)
+
+
+def _deviations(grid: Grid, p: Floats, smoother: LocalSmoother, band: Band) -> float:
+    """How many standard deviations the band reaches: as many as hold all of a curve at once, if it is simultaneous."""
+    if not band.simultaneous:
+        return _normal(band.level)
+    rng = np.random.default_rng(band.seed)
+    variance = np.maximum(grid.count, 0.0) * p * (1 - p)
+    noise = np.sqrt(variance) * rng.standard_normal((SIMULATIONS, len(p)))
     spread = np.sqrt(smoother.variance(variance))
-    reach = _normal(band.level)
-    if band.simultaneous:
-        rng = np.random.default_rng(band.seed)
-        noise = np.sqrt(variance) * rng.standard_normal((SIMULATIONS, len(p)))
-        reach = max(reach, _critical(smoother.average(noise), spread, _inside(grid), band))
-    return np.asarray(spread * reach)
-
-
-def _evened(reach: Floats, grid: Grid, width: Floats, kernel: str) -> Floats:
-    """The reach without the jags that single samples make, averaged in logarithms over a wider kernel."""
-    inside = _inside(grid)
-    held = np.zeros_like(reach)
-    held[inside] = 1.0
-    smoother = Smoother(width, len(reach), kernel)
-    logs = np.log(np.maximum(reach, 1e-6))
-    mean = smoother.value(held * logs) / np.maximum(smoother.value(held), 1e-9)
-    return np.where(held > 0, np.exp(mean), reach)
+    return max(_normal(band.level), _critical(smoother.average(noise), spread, _inside(grid), band))
 
 
 def _critical(curves: Floats, spread: Floats, inside: slice, band: Band) -> float:
@@ -167,14 +168,21 @@ def histogram_points(sums: BinSums, inflation: float, band: Band, edges: Floats 
     if band.kind == "consistency":
         low, high = _binomial_range(n, x, level)
     else:
-        low, high = _wilson(n, p, level) if band.interval == "wilson" else _jeffreys(n, p, level)
+        low, high = _wilson(n, p, _normal(level)) if band.interval == "wilson" else _jeffreys(n, p, level)
     return Points(x, p, low, high, sums.share[full], sums.error(1), edges=edges)
 
 
-def _wilson(n: Floats, p: Floats, level: float) -> tuple[Floats, Floats]:
-    z = _normal(level)
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    reach = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+def _wilson(n: Floats, p: Floats, z: float, variance: Floats | None = None) -> tuple[Floats, Floats]:
+    r"""Wilson's interval of a frequency p among n samples, z standard deviations wide; all of [0, 1] if there are none.
+
+    Notes
+    -----
+    The frequencies :math:`\pi` with :math:`n (p - \pi)^2 \le z^2 (\pi (1 - \pi) + v - p (1 - p))`, where v is the
+    variance of an outcome: p (1 - p), as Wilson has it, unless one is given.
+    """
+    variance = p * (1 - p) if variance is None else variance
+    centre = (n * p + z * z / 2) / (n + z * z)
+    reach = z / (n + z * z) * np.sqrt((n + z * z) * variance + np.square(z * (p - 0.5)))
     low, high = np.clip(centre - reach, 0.0, 1.0), np.clip(centre + reach, 0.0, 1.0)
     return np.where(p == 0, 0.0, low), np.where(p == 1, 1.0, high)  # up to rounding they are there
 

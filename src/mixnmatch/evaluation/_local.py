@@ -5,23 +5,27 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mixnmatch.evaluation._binning import Floats, Grid
-from mixnmatch.evaluation.kde import Smoother, spectrum
+from mixnmatch.evaluation.kde import NARROWEST, Smoother, spectrum
 
 # A window widens until it holds as many samples, or this part of all of them, but not beyond this standard deviation in
 # log-odds: samples with other log-odds say little about the outcomes here, however many they are.
-ENOUGH: Final = 20.0
+ENOUGH: Final = 30.0
 ENOUGH_PART: Final = 0.1
 WIDEST: Final = 0.4
+# By how much a window widens at a time.
+GROWTH: Final = 2.0**0.5
+# A window with less than this part of the weight is empty: the transform leaves as much, also below zero.
+ROUNDING: Final = 1e-9
 
 
 class LocalSmoother:
-    """Smoothing of a grid with a kernel whose width is doubled, up to a limit, where this brings in enough samples.
+    """Smoothing of a grid with a kernel that widens where it holds few samples, until they are enough or up to a limit.
 
-    What counts is the effective number of samples in a window, the squared sum of the kernel over the sum of squares.
-    Where even the widest window has too few, the width stays: the average remains noisy and is seen to be.
+    What counts is the effective number of samples in a window: the squared sum of the kernel over the sum of squares,
+    but no more than for samples spread evenly with the density at the node. So samples at the edge of a window, as
+    beside a gap, count little.
 
     Parameters
     ----------
@@ -32,42 +36,41 @@ class LocalSmoother:
     kernel : str
         Name of the kernel.
     widen : bool
-        Whether the width may be doubled.
+        Whether the width may grow.
 
     Attributes
     ----------
     support, squares : arrays of shape (..., nodes)
         Sums over the sample of the kernel of each node, and of its square.
+    effective : array of shape (..., nodes)
+        Effective number of samples in the window of each node; 0 where it is empty. A window that was widened counts as
+        no more than enough, so that the number does not jump from one width to the next.
     """
 
     def __init__(self, width: Floats, grid: Grid, kernel: str, *, widen: bool = True) -> None:
-        counts, n_nodes = spectrum(grid.count), grid.count.shape[-1]
+        shape, counts, floor = grid.count.shape, spectrum(grid.count), ROUNDING * grid.total
         enough = np.minimum(ENOUGH, ENOUGH_PART * grid.total)
-        waiting = np.ones(grid.count.shape, dtype=bool)
-        steps = int(np.log2(max(0.25 * WIDEST / max(float(np.min(width)), 1e-9), 1.0))) if widen else 0
-        self._levels: list[tuple[NDArray[np.bool_], Smoother]] = []
-        for step in range(steps + 1):
-            wide = np.asarray(width * 2.0**step)
-            smoother = Smoother(wide, n_nodes, kernel)
-            # The transform leaves rounding errors, also below zero, where there are no data.
-            support = np.maximum(smoother.value(grid.count, transformed=counts), 1e-9 * grid.total)
+        widest = np.asarray(WIDEST * grid.nodes * (1 - grid.nodes))
+        self.support, self.squares, self.effective = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        level = np.zeros(shape, dtype=np.intp)
+        smoothers: list[Smoother] = []
+        waiting = np.ones(shape, dtype=bool)
+        wide = np.maximum(width, NARROWEST / (shape[-1] - 1))
+        while waiting.any():
+            smoother = Smoother(wide, shape[-1], kernel)
+            support = np.maximum(smoother.value(grid.count, transformed=counts), floor)
             squares = np.maximum(smoother.variance(grid.count, transformed=counts), 0.0)
-            if step == 0:
-                self.support, self.squares = support, squares
-                self._levels.append((waiting, smoother))  # less what wider windows take
-            allowed = wide[..., None] <= WIDEST * grid.nodes * (1 - grid.nodes)
-            taken = waiting & (support**2 >= enough * squares) & (allowed | (step == 0))
-            waiting = waiting & ~taken
-            if step > 0 and taken.any():
-                self._levels.append((taken, smoother))
-                self.support = np.where(taken, support, self.support)
-                self.squares = np.where(taken, squares, self.squares)
-            if not waiting.any():
-                break
-        first = np.ones(grid.count.shape, dtype=bool)
-        for taken, _ in self._levels[1:]:
-            first &= ~taken
-        self._levels[0] = first, self._levels[0][1]
+            effective = np.minimum(support**2 / np.maximum(squares, 1e-300), support / smoother.sum_of_squares)
+            effective = np.where(support > floor, effective, 0.0)
+            if smoothers:
+                effective = np.minimum(effective, enough)
+            level[waiting] = len(smoothers)
+            smoothers.append(smoother)
+            for kept, new in ((self.support, support), (self.squares, squares), (self.effective, effective)):
+                np.copyto(kept, new, where=waiting)
+            wide = wide * GROWTH
+            waiting &= (effective < enough) & (wide[..., None] <= widest) & widen
+        self._levels = [(level == step, smoother) for step, smoother in enumerate(smoothers)]
 
     def average(self, masses: Floats) -> Floats:
         """Kernel mean at each node, with the window of the node."""

@@ -67,6 +67,12 @@ class Smoother:
         self._masses = kernel_masses(np.asarray(bandwidth, dtype=np.float64), n_nodes, kernel)
         self._spectrum = _transform(self._masses)
 
+    @property
+    def sum_of_squares(self) -> Floats:
+        """Sum of the squared masses of the kernel, an axis of length 1."""
+        squared = self._masses**2
+        return np.asarray(2 * squared.sum(axis=-1) - squared[..., 0] - squared[..., -1])[..., None]
+
     def value(self, masses: Floats, *, transformed: Floats | None = None) -> Floats:
         """Sum over the data of the kernel, at each node. ``transformed`` saves computing :func:`spectrum` again."""
         data = spectrum(masses) if transformed is None else transformed
