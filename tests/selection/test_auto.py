@@ -9,6 +9,9 @@ from mixnmatch.selection.auto import Auto
 from mixnmatch.selection.candidates import candidates_for, drop_over_budget, guess_seconds
 from tests.conftest import brier, draw_labels, make_problem, nll, softmax
 
+# What estimating k parameters on n samples costs in log loss, about k / 2n: five or six of them on 800 or 1000 samples.
+ESTIMATION = 0.003
+
 
 def calibrated(n, n_classes, seed=0):
     rng = np.random.default_rng(seed)
@@ -29,7 +32,7 @@ def test_does_no_harm_to_calibrated_scores():
     fresh, fresh_y = calibrated(20000, 3, seed=1)
     for scoring, loss in (("nll", nll), ("brier", brier)):
         p = Auto(logits=True, scoring=scoring).fit(logits, y).predict_proba(fresh)
-        assert loss(p, fresh_y) < loss(softmax(fresh), fresh_y) + 0.003
+        assert loss(p, fresh_y) < loss(softmax(fresh), fresh_y) + ESTIMATION
 
 
 def test_is_the_identity_where_nothing_is_better(monkeypatch):
@@ -45,7 +48,7 @@ def test_is_the_identity_where_nothing_is_better(monkeypatch):
 def test_is_not_much_worse_than_the_best_member(fitted):
     stack, fresh, y = fitted
     best = min(nll(member.predict_proba(fresh), y) for member in stack.members_)
-    assert nll(stack.predict_proba(fresh), y) < best + 0.003
+    assert nll(stack.predict_proba(fresh), y) < best + ESTIMATION
     assert nll(stack.predict_proba(fresh), y) < nll(softmax(fresh), y) - 0.05
 
 
@@ -54,7 +57,8 @@ def test_says_what_it_did(fitted):
     assert stack.candidates_[0] == "identity"
     assert stack.candidate_weights_.sum() == pytest.approx(1)
     assert len(stack.members_) == len(stack.member_weights_) == np.count_nonzero(stack.candidate_weights_)
-    assert stack.loss_ == pytest.approx(nll(stack.predict_proba(fresh), fresh_y), abs=0.03)
+    gain = nll(softmax(fresh), fresh_y) - nll(stack.predict_proba(fresh), fresh_y)
+    assert stack.gain_ == pytest.approx(gain, abs=3 * stack.gain_error_)
     assert stack.gain_ == pytest.approx(stack.candidate_losses_[0] - stack.loss_)
     assert stack.gain_ > 3 * stack.gain_error_
     assert stack.cost_ > 0
@@ -113,7 +117,8 @@ def test_restricted_is_the_stack_held_to_its_winners(scoring, loss):
     assert free.loss_ + 0.001 < held.loss_ < held.candidate_losses_[0]
     fresh, fresh_y = make_problem(20000, 4, seed=6)
     fresh = fresh + np.array([1.0, 0.0, -1.0, 0.0])
-    assert held.loss_ == pytest.approx(loss(held.predict_proba(fresh), fresh_y), abs=0.08)
+    gain = loss(softmax(fresh), fresh_y) - loss(held.predict_proba(fresh), fresh_y)
+    assert held.gain_ == pytest.approx(gain, abs=3 * held.gain_error_)
 
 
 def test_restricted_does_no_harm_where_only_flips_help():
