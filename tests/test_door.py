@@ -248,3 +248,17 @@ def test_every_map_says_which_kernels_fitted_it(two):
     with engine(backend="numpy"):
         assert calibrator("ts").fit(p, y).backend_ == "numpy"
     assert isinstance(rows(p, y), Rows)
+
+
+def test_the_positive_class_of_a_frame_becomes_the_second_column():
+    p = np.array([0.1, 0.8, 0.3])
+    frame = pd.DataFrame({"fraud": p, "genuine": 1 - p})
+    given = rows(frame, ["genuine", "fraud", "genuine"], positive="fraud")
+    assert given.positive == "fraud"
+    assert given.columns.tolist() == ["genuine", "fraud"]
+    assert_array_equal(given.scores.values, np.stack([1 - p, p], axis=1))
+    assert given.labels.tolist() == [0, 1, 0]
+    evaluation = mixnmatch.evaluate(frame, ["genuine", "fraud", "genuine"], positive="fraud", interval=False)
+    assert float(evaluation["base_rate"]) == pytest.approx(1 / 3)
+    assert evaluation.positive == "fraud"
+    assert "positive class fraud" in str(evaluation)

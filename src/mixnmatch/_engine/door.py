@@ -59,7 +59,8 @@ def rows(
         Samples of the same cluster (a patient, a user) depend on each other; intervals take that into account.
     positive : label, optional
         Which of two classes a vector of scores is about. Needed for text labels, unless the scores are a pandas or
-        polars column with the name of that class.
+        polars column with the name of that class. Of a data frame with a column for each of two classes, the column of
+        the positive class becomes the second.
     weights : {"frequency", "importance"}
         What sample weights mean; importances are rescaled to Kish's effective sample size.
 
@@ -76,7 +77,7 @@ def rows(
     columns = column_names(scores) if is_frame(scores) else None
     title = _title(scores, columns)
     if columns and len(columns) > 1:
-        scores, columns, classes = _named_columns(scores, columns, y, classes)
+        scores, columns, classes = _named_columns(scores, columns, y, classes, positive)
     elif is_frame(scores):
         scores = frame_values(scores)
         scores = scores[:, 0] if scores.shape[1] == 1 else scores
@@ -165,8 +166,13 @@ def _title(scores: Any, columns: list[Any] | None) -> Any:
     return scores.name if is_series(scores) else None
 
 
-def _named_columns(scores: Any, columns: list[Any], y: Any, classes: Any) -> tuple[NDArray[Any], list[Any], Any]:
-    """Values of a data frame, the names of its columns, and the classes that these stand for, in the same order."""
+def _named_columns(
+    scores: Any, columns: list[Any], y: Any, classes: Any, positive: Any
+) -> tuple[NDArray[Any], list[Any], Any]:
+    """Values of a data frame, the names of its columns, and the classes that these stand for, in the same order.
+
+    Of two classes the positive one becomes the second, where it is said which it is.
+    """
     values = frame_values(scores)
     if classes is not None:
         order = order_by_name(columns, classes.tolist())
@@ -179,7 +185,11 @@ def _named_columns(scores: Any, columns: list[Any], y: Any, classes: Any) -> tup
         return values, columns, classes
     if y is None or is_dask(y):
         return values, columns, None
-    return values, columns, classes_of(columns, as_labels(y, len(values)))
+    classes = classes_of(columns, as_labels(y, len(values)))
+    if positive is not None and classes is not None and classes.tolist()[1:] and classes.tolist()[0] == positive:
+        order = [*range(1, len(classes)), 0]
+        return values[:, order], [columns[k] for k in order], classes[order]
+    return values, columns, classes
 
 
 def _same_class(positive: Any, title: str) -> Any:

@@ -100,6 +100,11 @@ class Rows:
         """Whether there are two classes, given as a vector or as two columns."""
         return self.n_classes == 2
 
+    @property
+    def positive(self) -> Any:
+        """Name of the positive class, the second of two; None for more classes."""
+        return None if self.classes is None or not self.binary else self.classes[1].item()
+
     def __len__(self) -> int:
         return self.n_rows
 

@@ -43,6 +43,8 @@ class DecisionCurve(Tabular):
         Coverage of the interval.
     n_rows : int
         Samples of positive weight.
+    positive : label
+        Name of the positive class.
     """
 
     threshold: Floats
@@ -55,6 +57,7 @@ class DecisionCurve(Tabular):
     prevalence: float
     confidence: float
     n_rows: int
+    positive: Any = None
 
     @property
     def cost(self) -> Floats:
@@ -86,7 +89,8 @@ class DecisionCurve(Tabular):
         """Plain numbers, ready for JSON: what is not finite becomes None."""
         names = ("threshold", "net_benefit", "low", "high", "select_all", "cost", "cost_of_all", "cost_of_none")
         found = {name: [v if math.isfinite(v) else None for v in getattr(self, name).tolist()] for name in names}
-        return found | {"prevalence": self.prevalence, "confidence": self.confidence, "n_rows": self.n_rows}
+        sizes = {"prevalence": self.prevalence, "confidence": self.confidence, "n_rows": self.n_rows}
+        return found | sizes | {"positive": self.positive}
 
 
 def _odds(threshold: Floats) -> Floats:
@@ -178,6 +182,7 @@ def net_benefit(
         prevalence=found,
         confidence=confidence,
         n_rows=len(outcomes.z),
+        positive=source.positive,
     )
 
 

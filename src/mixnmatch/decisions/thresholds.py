@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,8 @@ class Threshold:
         Share of the samples that are selected.
     n_rows : int
         Samples of positive weight.
+    positive : label
+        Name of the positive class.
     """
 
     threshold: float
@@ -61,6 +63,7 @@ class Threshold:
     recall: float
     selected: float
     n_rows: int
+    positive: Any = None
 
     def __float__(self) -> float:
         return self.threshold
@@ -76,9 +79,12 @@ class Threshold:
             return f"no threshold reaches a {self.metric} of {self.target:g} (highest lower limit {self.bound:.4g})"
         sure = "without a guarantee" if self.confidence is None else f"with {self.confidence:.0%} confidence"
         return (
-            f"threshold {self.threshold!r}: {self.metric} at least {self.target:g} {sure}; on these {self.n_rows} "
-            f"samples precision {self.precision:.4g}, recall {self.recall:.4g}, {self.selected:.1%} selected"
+            f"threshold {self.threshold!r}{self._of_class()}: {self.metric} at least {self.target:g} {sure}; "
+            f"on these {self.n_rows} samples precision {self.precision:.4g}, recall {self.recall:.4g}, {self.selected:.1%} selected"
         )
+
+    def _of_class(self) -> str:
+        return f" for class {self.positive}" if isinstance(self.positive, str) else ""
 
 
 def threshold_for(
@@ -153,7 +159,7 @@ def threshold_for(
     source = labelled(probs, y, sample_weight, logits=logits, classes=classes, weights=weights)
     outcomes = positive_class(source, "a threshold")
     find = _for_precision if metric == "precision" else _for_recall
-    return find(outcomes, float(target), confidence, score_type(source))
+    return replace(find(outcomes, float(target), confidence, score_type(source)), positive=source.positive)
 
 
 def _for_recall(outcomes: Outcomes, target: float, confidence: float | None, dtype: np.dtype[np.floating]) -> Threshold:

@@ -96,6 +96,8 @@ class Evaluation(Tabular, Mapping[str, Any]):
         Results by name.
     n_samples, n_classes : int
         Samples and classes.
+    positive : label or None
+        Name of the positive class, for two classes.
     after : Evaluation or None
         The same metrics after a map, if one was given.
     gain : CalibrationGain or None
@@ -110,6 +112,7 @@ class Evaluation(Tabular, Mapping[str, Any]):
     after: Evaluation | None = None
     gain: CalibrationGain | None = None
     groups: dict[Any, Evaluation] | None = None
+    positive: Any = None
 
     def __getitem__(self, name: str) -> Any:
         return self.values_by_name[name]
@@ -123,7 +126,7 @@ class Evaluation(Tabular, Mapping[str, Any]):
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, ready for JSON."""
         made: dict[str, Any] = {name: value.to_dict() for name, value in self.items()}
-        made |= {"n_samples": self.n_samples, "n_classes": self.n_classes}
+        made |= {"n_samples": self.n_samples, "n_classes": self.n_classes, "positive": self.positive}
         if self.after is not None:
             made["after"] = self.after.to_dict()
         if self.gain is not None:
@@ -144,6 +147,7 @@ class Evaluation(Tabular, Mapping[str, Any]):
 
     def _texts(self) -> tuple[list[str], list[str]]:
         size = f"{self.n_samples} samples, {self.n_classes} classes"
+        size += f", positive class {self.positive}" if isinstance(self.positive, str) else ""
         return [size], [] if self.gain is None else str(self.gain).splitlines()
 
     def __str__(self) -> str:
@@ -151,7 +155,8 @@ class Evaluation(Tabular, Mapping[str, Any]):
         parts += [f"\ngroup {group}, n = {one.n_samples}\n{one._table()}" for group, one in (self.groups or {}).items()]
         confidence = next((value.confidence for value in self.values() if value.interval is not None), None)
         brackets = "" if confidence is None else f" Brackets: {100 * confidence:g}% confidence intervals."
-        return "\n".join([*parts, *([""] if self.groups else []), f"n = {self.n_samples}.{brackets}"])
+        positive = f", positive class {self.positive}" if isinstance(self.positive, str) else ""
+        return "\n".join([*parts, *([""] if self.groups else []), f"n = {self.n_samples}{positive}.{brackets}"])
 
     def _table(self) -> str:
         """A line for each metric, or two, before and after; below them the calibration gain."""
@@ -342,7 +347,8 @@ def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation
                 np.concatenate(u), np.concatenate(y), None if weight[0] is None else np.concatenate(weight),
                 None if clusters is None else clusters[kept], names=asked.measures, confidence=asked.confidence,
             )  # fmt: skip
-        made.append(Evaluation({name: results[name] for name in asked.metrics}, moments.n_rows, tables.n_classes))
+        chosen = {name: results[name] for name in asked.metrics}
+        made.append(Evaluation(chosen, moments.n_rows, tables.n_classes, positive=tables.positive))
     if len(made) == 1:
         return made[0]
     at = 2 * k
