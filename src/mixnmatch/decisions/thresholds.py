@@ -80,7 +80,8 @@ class Threshold:
         sure = "without a guarantee" if self.confidence is None else f"with {self.confidence:.0%} confidence"
         return (
             f"threshold {self.threshold!r}{self._of_class()}: {self.metric} at least {self.target:g} {sure}; "
-            f"on these {self.n_rows} samples precision {self.precision:.4g}, recall {self.recall:.4g}, {self.selected:.1%} selected"
+            f"on these {self.n_rows} samples precision {self.precision:.4g}, recall {self.recall:.4g}, "
+            f"{self.selected:.1%} selected"
         )
 
     def _of_class(self) -> str:
