@@ -29,7 +29,7 @@ HALVES = ((0.0, "0"), (0.5, "0.5"), (1.0, "1"))
 # Looks of the curves before and after calibration where both are in one figure.
 LINES = {"before": "curve line-before dash1", "after": "curve line-after"}
 # A curve is drawn where this many samples are within this distance, or within a bandwidth up to twice as large.
-# Stretches that are shorter than this share of the longest are left out.
+# Shorter gaps are closed; stretches that are shorter than this share of the longest are left out.
 LEAST_NEAR, NEAR, ISLAND = FEW_OF_A_CLASS, 0.05, 0.1
 # How much of the picture a curve may take that is worse than uncalibrated scores.
 HEADROOM = 0.35
@@ -65,7 +65,8 @@ def supported(curve: ReliabilityCurve) -> list[NDArray[np.intp]]:
     enough = np.flatnonzero(samples[last] - samples[first] >= LEAST_NEAR - 0.5)
     if curve.share[enough].sum() < 0.5:  # there are few samples everywhere, and the band says so
         return [np.arange(len(curve.confidence))]
-    stretches = np.split(enough, np.flatnonzero(np.diff(enough) > 1) + 1)
+    gaps = np.flatnonzero(np.diff(curve.confidence[enough]) > reach) + 1
+    stretches = [np.arange(part[0], part[-1] + 1) for part in np.split(enough, gaps)]
     longest = max(len(each) for each in stretches)
     return [each for each in stretches if len(each) > ISLAND * longest]
 
