@@ -187,8 +187,8 @@ def _named_columns(
         return values, columns, None
     classes = classes_of(columns, as_labels(y, len(values)))
     if positive is not None and classes is not None and classes.tolist()[1:] and classes.tolist()[0] == positive:
-        order = [*range(1, len(classes)), 0]
-        return values[:, order], [columns[k] for k in order], classes[order]
+        swapped = [*range(1, len(classes)), 0]
+        return values[:, swapped], [columns[k] for k in swapped], classes[swapped]
     return values, columns, classes
 
 

@@ -18,7 +18,7 @@ PYTHON = {
     "columns_option": "columns",
     "declare_logits": "pass logits=True",
     "force": "force=True",
-    "importance": 'weights="importance"',
+    "importance": 'weights="importance" to the map or the metric',
     "label_column": "label_column=...",
     "label_column_option": "label_column",
     "labels": "labels=...",

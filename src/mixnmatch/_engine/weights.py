@@ -67,7 +67,7 @@ def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") 
     if sums.total < sums.rows * (1 - 1e-9):
         msg = (
             "{sample_weight} sums to {total:.6g}, less than the {rows} rows it weighs. Weights are "
-            "read as frequencies; if they are importances, make the map (or call the metric) with {importance}"
+            "read as frequencies; if they are importances, pass {importance}"
         )
         warnings.warn(InputWarning(msg, total=sums.total, rows=sums.rows), stacklevel=4)
     return weight

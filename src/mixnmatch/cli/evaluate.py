@@ -231,18 +231,28 @@ def _error_text(error: Any) -> Callable[[float], str]:
 
 def _verdict(side: Evaluation, start: str, table: ScoreTable) -> list[str]:
     """What the numbers say, in words, for one side."""
+    from mixnmatch.evaluation.level import is_significant
     from mixnmatch.evaluation.result import p_text
 
     error = side["calibration_error"]
     gap, tendency = _gap(side, table)
     if error.p_value is None:
         text = gap
-    elif error.p_value <= 1 - error.confidence:
-        text = f"not calibrated ({p_text(error.p_value)}), {tendency} on average ({gap})"
     else:
-        text = f"no sign of miscalibration ({p_text(error.p_value)}; {gap})"
-    text = text if start else f"{text[0].upper()}{text[1:]}"
+        direction = f", {tendency} on average" if is_significant(error) else ""
+        text = f"{_in_a_word(side)} ({p_text(error.p_value)}){direction}: {gap}"
+    text = f"{text[0].lower()}{text[1:]}" if start else f"{text[0].upper()}{text[1:]}"
     return [f"{start}{text}.", f"  {error.advice}", *_worst(side, table)]
+
+
+def _in_a_word(side: Evaluation) -> str:
+    """How well the scores are calibrated, as in the report; errors of other notions and powers have no such rule."""
+    from mixnmatch.evaluation.level import SENTENCES, is_significant, level
+
+    error = side["calibration_error"]
+    if error.notion in ("binary", "top-label") and error.norm == 1:
+        return SENTENCES[level(error, float(side["base_rate"]) if error.notion == "binary" else 0.5)]
+    return SENTENCES["bad"] if is_significant(error) else "No sign of miscalibration"
 
 
 def _gap(side: Evaluation, table: ScoreTable) -> tuple[str, str]:

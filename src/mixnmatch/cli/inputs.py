@@ -77,7 +77,7 @@ def _columns_without_labels(table: ScoreTable) -> list[str]:
     if table.classes is None or table.labels is None or not is_text(table.classes):
         return []
     seen = set(table.labels.tolist())
-    return [str(name) for name in table.classes.tolist() if name not in seen]
+    return [str(name) for name in table.classes.tolist() if name not in seen] if len(seen) > 1 else []
 
 
 def find_scores_of(map_: Any) -> Callable[[Sequence[str]], Sequence[str]]:

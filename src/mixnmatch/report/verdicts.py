@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
+from mixnmatch.evaluation import level as levels
 from mixnmatch.evaluation.result import CalibrationError
 from mixnmatch.report.data import ClassRow, ConfidentShare, Diagnosis, NextStep, Side
 from mixnmatch.report.formats import count, interval, listed, p_value, percent, points, samples, sentence, typeset
@@ -11,47 +10,32 @@ from mixnmatch.selection.learning import LearningCurve
 from mixnmatch.selection.results import MethodResult
 from mixnmatch.selection.verdict import Verdict, change_text
 
-# A calibrated model would show an error as large as the one found less often than this.
+# Classes are tested one by one, each at its share of this.
 SIGNIFICANCE = 0.05
-# An error below this is small, even if it is significant.
-SMALL_ERROR = 0.03
-# For two classes an error is small if it is also below this share of how often the rarer one occurs.
-SHARE_OF_RARE = 0.5
 # Predictions that are called confident, and how many of them say something.
 CONFIDENT, LEAST_CONFIDENT = 0.9, 20
 # The error has a direction if at least this share of it remains in the difference of the means.
 DIRECTED = 0.6
 
 
-def significant(error: CalibrationError) -> bool:
-    """Whether the scores are significantly miscalibrated."""
-    return error.p_value is not None and error.p_value < SIGNIFICANCE
-
-
 def small_error(side: Side) -> float:
-    """What is a small error: for a rare event, a gap that would be small elsewhere may be most of its probability."""
-    if side.error.notion != "binary":
-        return SMALL_ERROR
-    rate = side.curve.mean_outcome
-    return min(SMALL_ERROR, SHARE_OF_RARE * min(rate, 1 - rate))
+    """What a small error is, for one side."""
+    return levels.small_error(side.error, side.curve.mean_outcome)
 
 
 def level(side: Side) -> str:
     """One of good, slight, bad and unclear."""
-    error, small = side.error, small_error(side)
-    if significant(error):
-        return "bad" if error >= small else "slight"
-    high = math.inf if error.interval is None else error.interval[1]
-    return "good" if high <= small else "unclear"
+    return levels.level(side.error, side.curve.mean_outcome)
 
 
 def rule(side: Side) -> str:
     """When scores are called calibrated, in words."""
     small = small_error(side)
     shown = f"{100 * small:.2g}%"
-    limit = shown + (", half the frequency of the rarer class," if small < SMALL_ERROR else "")
+    limit = shown + (", half the frequency of the rarer class," if small < levels.SMALL_ERROR else "")
     return (
-        f"Calibrated: the test of the calibration error does not reject at {SIGNIFICANCE:.0%} and the 95% interval of "
+        f"Calibrated: the test of the calibration error does not reject at {levels.significance(side.error):.0%} and "
+        f"the {side.error.confidence:.0%} interval of "
         f"the error ends at {limit} or below. Slightly miscalibrated: the test rejects, the error is below {shown}. "
         f"Not calibrated: the test rejects, the error is {shown} or more. Otherwise there are too few samples to "
         "tell."
@@ -79,12 +63,8 @@ def diagnose(
 ) -> Diagnosis:
     """Whether the scores are calibrated, and what a method changes; ``effect`` knows how the score changes."""
     found = level(before)
-    headline = {
-        "bad": f"Not calibrated: {_direction(before, subject)}.",
-        "slight": f"Slightly miscalibrated: {_direction(before, subject)}.",
-        "good": "Calibrated, as far as these data can tell.",
-        "unclear": "Too few samples to tell whether the scores are calibrated.",
-    }[found]
+    direction = f": {_direction(before, subject)}" if found in ("bad", "slight") else ""
+    headline = f"{levels.SENTENCES[found]}{direction}."
     confident = confident_text(shares, effect.method, subject, top=before.error.notion == "top-label")
     return Diagnosis(found, headline, _evidence(before.error), _effect(before, after, result, effect), confident)
 
@@ -115,7 +95,7 @@ def _evidence(error: CalibrationError) -> str:
         text += f" ({error.confidence:.0%} interval {interval(error.interval)}) on {samples(error.n)}."
     if error.p_value is None:
         return text
-    if significant(error):
+    if levels.is_significant(error):
         return f"{text} Unlikely to be chance ({p_value(error.p_value)})."
     return f"{text} That is compatible with a calibrated model ({p_value(error.p_value)})."
 
@@ -174,7 +154,7 @@ def next_steps(
         )
         steps.append(NextStep("Collect samples of absent classes", text))
     # As many tests as classes are shown: each at its share of the level.
-    left = [r.name for r in classes if r.p_after * len(classes) < SIGNIFICANCE and r.after >= SMALL_ERROR / 3]
+    left = [r.name for r in classes if r.p_after * len(classes) < SIGNIFICANCE and r.after >= levels.SMALL_ERROR / 3]
     if left and len(classes) > 1:
         text = f"Still miscalibrated: {listed(left)}. A map with parameters for each class may help there."
         steps.append(NextStep("Check single classes", text))
@@ -192,7 +172,7 @@ def _use(method: str, fitted: bool, verdict: Verdict, before: Side) -> NextStep:
         return NextStep(f"Collect more samples; use {verdict.method} until then", why, _commands(verdict.method))
     if method != verdict.method:
         return NextStep(f"Prefer {verdict.method} to {method}", why, _commands(verdict.method))
-    if verdict.helps != "yes" and not significant(before.error):
+    if verdict.helps != "yes" and not levels.is_significant(before.error):
         text = f"Both are fine: the scores are not significantly miscalibrated, and {method} does not lower the "
         heading = f"Use {method}, or leave the scores as they are"
         return NextStep(heading, f"{text}{verdict.score} significantly.", "" if fitted else _commands(method))
