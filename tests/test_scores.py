@@ -74,7 +74,7 @@ def test_rounded_probabilities_are_taken_with_a_warning(n_classes, decimals, cut
     if off <= 1e-4:
         read_scores(p)
         return
-    with pytest.warns(UserWarning, match=f"to within {off:.2g}, as probabilities do that were rounded"):
+    with pytest.warns(UserWarning, match=rf"off by up to {off:.2g}\), probably because they were rounded"):
         table = read_scores(p)
     assert table.off_simplex
     with pytest.warns(UserWarning, match="rounded"):

@@ -70,10 +70,12 @@ def test_other_names():
 
 
 def test_every_synonym_means_a_name_that_exists():
+    from mixnmatch.cli.app import COMMANDS
     from mixnmatch.evaluation._evaluate import METRICS
     from mixnmatch.scorers import get_scorer_names
 
     known = {*METHODS, *estimators.ESTIMATORS, *METRICS, "calibration_error", *NOTIONS, *get_scorer_names(), "nll"}
+    known |= set(COMMANDS)
     for synonym, meant in SYNONYMS.items():
         assert set(meant) <= known, synonym
         assert synonym not in METHODS

@@ -228,7 +228,7 @@ def test_rounded_probabilities_are_taken_with_a_note(folder, run):
             file.write(",".join(f"{v:.3f}" for v in row) + f",{label}\n")
     done = run("evaluate", "r.csv", "--no-interval")
     assert done.exit_code == 0, done.stderr
-    assert done.stderr.count("Warning: some rows of the scores sum to 1 only to within") == 1
+    assert done.stderr.count("Warning: some rows of the scores do not sum to exactly 1") == 1
     done = run("evaluate", "r.csv", "--logits", "--no-interval")
     assert "so they are probably probabilities" in done.stderr
     assert "for probabilities pass --probs" in done.stderr

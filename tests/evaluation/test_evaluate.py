@@ -156,3 +156,11 @@ def test_text_has_one_form_of_estimates_within_80_columns(scale):
     assert f"{error:.4g} [{low}, {high}]" in text
     assert str(error).startswith(f"{error:.4g}, 95% CI [{low}, {high}], p ")
     assert str(found["accuracy"]).startswith(f"{found['accuracy']:.4g}, 95% CI [")
+
+
+def test_groups_may_be_text_of_a_data_frame():
+    pandas = pytest.importorskip("pandas")
+    groups = pandas.Series(["north", "south"] * 50)
+    scores, y = np.linspace(0.1, 0.9, 100), np.arange(100) % 2
+    for given in (groups, groups.astype(object), groups.to_numpy(dtype=object)):
+        assert list(evaluate(scores, y, groups=given, metrics=["accuracy"]).groups) == ["north", "south"]

@@ -179,7 +179,8 @@ def as_labels(y: Any, n_rows: int, first_row: int = 0) -> NDArray[Any]:
         whole = np.isfinite(labels) & (labels == np.floor(labels)) & (np.abs(labels) < 2.0**53)
         if not whole.all():
             row = int(np.flatnonzero(~whole)[0])
-            msg = f"label {labels[row]} in row {first_row + row} is not a class; pass integers or strings"
+            where = f"label {labels[row]} in row {first_row + row}"
+            msg = f"{where} is not a class; labels are integers or strings, and come after the scores"
             raise ValueError(msg)
         labels = labels.astype(np.int64)
     if labels.dtype.kind == "b":

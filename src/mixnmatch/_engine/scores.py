@@ -231,8 +231,8 @@ def _checked(table: Scores, name: str, first_row: int | str = 0) -> Scores:
         return replace(table, wide=found > WIDEST, masked=found == math.inf, small=found <= 1)
     if found > usual:
         msg = (
-            "some rows of the scores sum to 1 only to within {off:.2g}, as probabilities do that were rounded to a few "
-            "decimals; they are renormalised. Save more decimals to keep all that the model says"
+            "some rows of the scores do not sum to exactly 1 (off by up to {off:.2g}), probably because they were "
+            "rounded; they are renormalised. Save more decimals to avoid this"
         )
         warnings.warn(InputWarning(msg, off=found), stacklevel=4)
     return replace(table, off_simplex=found > ROUNDING.get(name, 1e-9))

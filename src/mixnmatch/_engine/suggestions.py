@@ -12,6 +12,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "adaptive-temperature": ("iop-context",),
     "bayesian-binning": ("bbq",),
     "bias-corrected-temperature": ("bcts",),
+    "calibrate": ("fit",),
     "classwise": ("class-wise",),
     "confidence": ("top-label", "mean_confidence"),
     "cross-entropy": ("log_loss", "neg_log_loss", "nll"),
@@ -32,6 +33,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "multiclass": ("canonical",),
     "nll": ("log_loss", "neg_log_loss"),
     "none": ("identity",),
+    "predict": ("apply",),
     "raw": ("identity",),
     "sigmoid": ("platt",),
     "smece": ("smooth",),
@@ -42,6 +44,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "temperature": ("ts",),
     "top": ("top-label",),
     "toplabel": ("top-label",),
+    "train": ("fit",),
+    "transform": ("apply",),
     "uncalibrated": ("identity",),
 }
 # Left out of names of methods: "vector scaling" is "vector" here.

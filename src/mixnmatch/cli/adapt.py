@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 else:  # older versions of click have no type parameter
     NumbersType = click.ParamType
 
-HELP = f"""Adapt a saved map to data in which the classes have other frequencies.
+HELP = f"""Adapt a saved map to new class frequencies.
 
-    MAP is a file written by `mixnmatch fit`. Say one of: --priors, the class frequencies in the new data; --sampling,
-    the share of each class that was kept when the calibration set was sampled; --unlabelled, a file with scores of new
-    samples, from which the class frequencies are estimated. It assumes that each class looks as it did in the
-    calibration set. Estimates need a map with a bias for each class: `sms`, `vector` or `bcts`.
+    MAP is a file written by `mixnmatch fit`. Pass one of --priors (the new class frequencies), --sampling (the share of
+    each class that was kept when the calibration set was sampled) and --unlabelled (scores of new samples, from which
+    the class frequencies are estimated). Adaptation assumes that the scores within each class have not changed.
+    Estimation needs a map with an intercept for each class: `sms`, `vector` or `bcts`.
     {FILE_HELP}"""
 
 
@@ -69,9 +69,7 @@ class Numbers(NumbersType):
 @click.option("--priors", type=Numbers(), metavar="A=P,B=P,...", help="Class frequencies in the new data.")
 @click.option("--sampling", type=Numbers(), metavar="A=S,...", help="Share of each class that was kept [default: 1].")
 @click.option("--unlabelled", type=FILE, metavar="SCORES", help="Scores of new samples; labels are not used.")
-@click.option(
-    "--calibration", type=FILE, metavar="SCORES", help="The calibration set, for maps that do not remember theirs."
-)
+@click.option("--calibration", type=FILE, metavar="SCORES", help="The calibration set, for maps of older versions.")
 @click.option("--output", "-o", type=FILE, required=True, metavar="NEW.json", help="Where to save the adapted map.")
 @reading_options
 @force_option

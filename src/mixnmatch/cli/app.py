@@ -29,18 +29,18 @@ class CommandEntry:
 
 COMMANDS = {
     "demo": CommandEntry("demo", "Calibrate the embedded sample and print a table of methods."),
-    "evaluate": CommandEntry("evaluate", "How good and how well calibrated are the scores in a file?"),
+    "evaluate": CommandEntry("evaluate", "Measure how good and how well calibrated scores are."),
     "fit": CommandEntry("fit", "Learn a calibration map from scores and labels, and save it."),
     "apply": CommandEntry("apply", "Turn scores into calibrated probabilities with a saved map."),
-    "adapt": CommandEntry("adapt", "Adapt a saved map to other class frequencies."),
+    "adapt": CommandEntry("adapt", "Adapt a saved map to new class frequencies."),
     "decide": CommandEntry("decide", "Choose the cheapest decision for every sample."),
     "compare": CommandEntry("compare", "Rank calibration methods on your data."),
-    "recommend": CommandEntry("recommend", "Which method and metric suit your data, and why."),
+    "recommend": CommandEntry("recommend", "Recommend a method for your data, with reasons."),
     "report": CommandEntry("report", "Write one HTML page about your model's calibration."),
     "playground": CommandEntry("playground", "Write a page to try calibration in the browser."),
     "export": CommandEntry("export", "Write a saved map as an ONNX or PyTorch model."),
-    "monitor": CommandEntry("monitor", "Is a map in production still calibrated?"),
-    "reproduce": CommandEntry("reproduce", "Make the paper's tables and figures from files of logits and labels."),
+    "monitor": CommandEntry("monitor", "Check whether a map in production is still calibrated."),
+    "reproduce": CommandEntry("reproduce", "Compute the paper's tables and figures."),
 }
 
 
@@ -145,10 +145,10 @@ COMPLETION = (
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mixnmatch", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Turn the scores of any classifier into probabilities that can be trusted.
+    """Turn the scores of any classifier into calibrated probabilities.
 
-    All that is needed is a file with the scores of a trained model (logits or probabilities) and the true labels, on
-    data that the model was not trained on. `mixnmatch COMMAND --help` describes a command and the files it reads.
+    You need a file with scores of a trained model (logits or probabilities) and labels, for samples that the model was
+    not trained on. `mixnmatch COMMAND --help` describes a command and the files it reads.
     """
 
 

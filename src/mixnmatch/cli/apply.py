@@ -13,13 +13,13 @@ from mixnmatch.cli.terminal import echo
 
 HELP = f"""Turn scores into calibrated probabilities with a map that `fit` saved.
 
-    MAP is a file written by `mixnmatch fit`. Labels are not needed. The map knows whether it takes logits. Classes with
-    names are matched by name, others by position.
+    MAP is a file written by `mixnmatch fit`. Labels are not needed. The map file says whether scores are logits.
+    Classes are matched by name if they have names, otherwise by position.
 
-    A table (.csv, .csv.gz, .parquet) keeps all of its columns and gets new ones, `calibrated_<class>`, whatever kind of
-    table is written; scores may be in any of its columns. It is read and written batch by batch, however large it is. A
-    folder of parquet files becomes a folder of the same files. With .npz and .npy, probabilities are written, and
-    labels and weights if there are any. -o - writes .csv to standard output.
+    A table (.csv, .csv.gz, .parquet) keeps all of its columns and gets a new column `calibrated_<class>` for each
+    class. Tables are read and written in batches, so they may be larger than memory. A folder of parquet files becomes
+    a folder with the same files. .npz and .npy files get the probabilities, and labels and weights if there are any.
+    `-o -` writes .csv to standard output.
     {FILE_HELP}"""
 
 

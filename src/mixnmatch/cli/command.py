@@ -78,7 +78,7 @@ def own_words() -> Iterator[None]:
     """Within this, errors in what was typed are told in one way."""
     try:
         yield
-    except Misuse:
+    except (Misuse, click.exceptions.NoArgsIsHelpError):  # the latter prints the help, with its colours
         raise
     except click.UsageError as error:
         raise Misuse.of(error) from error

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 HELP = f"""Choose the decision with the lowest expected cost for every sample.
 
-    COSTS.csv has a line for each class and a column for each decision:
+    COSTS.csv has a row for each class and a column for each decision:
 
     \b
       class,approve,review,reject
       good,0,5,50
       bad,200,20,0
 
-    Decisions need calibrated probabilities: use --map. Labels are not needed; if the file has some,
-    the cost of the decisions is measured and compared with the best single decision.
+    Decisions need calibrated probabilities: use --map. Labels are optional; with labels, the actual cost is compared
+    with that of the best single decision.
     {FILE_HELP}"""
 
 
@@ -43,10 +43,10 @@ HELP = f"""Choose the decision with the lowest expected cost for every sample.
     ),
 )
 @click.argument("scores", type=FILE)
-@click.option("--costs", "cost_file", type=FILE, required=True, metavar="COSTS.csv", help="What decisions cost.")
+@click.option("--costs", "cost_file", type=FILE, required=True, metavar="COSTS.csv", help="Costs of the decisions.")
 @click.option("--map", "map_file", type=FILE, metavar="CAL.json", help="Calibrate with a saved map first.")
-@click.option("--abstain", type=float, metavar="COST", help="Allow to abstain, at this cost.")
-@click.option("--output", "-o", type=FILE, metavar="FILE.csv", help="File to write: a line for each sample.")
+@click.option("--abstain", type=float, metavar="COST", help="Allow abstention at this cost.")
+@click.option("--output", "-o", type=FILE, metavar="FILE.csv", help="File to write, with a row for each sample.")
 @reading_options
 @force_option
 @json_option

@@ -17,13 +17,13 @@ from mixnmatch.cli.terminal import echo
 if TYPE_CHECKING:
     from mixnmatch.data import Sample
 
-HELP = """Calibrate the embedded sample, compare methods on it, and say which one to use.
+HELP = """Calibrate the embedded sample, compare methods and recommend one.
 
     The sample is the output of a small network, LeNet-5, on 15000 CIFAR-10 images that it was not trained on. Every
     method is fitted on 5000 of them and evaluated on the other 10000. Nothing is downloaded.
 
-    With --output, the folder gets the two parts of the sample, the calibration map of the verdict and the HTML report,
-    to try the other commands with.
+    With --output, write both parts of the sample, the map of the recommended method and the HTML report to a folder, so
+    that you can try the other commands.
     """
 
 

@@ -50,7 +50,7 @@ def _temperature(fitted: Any) -> list[tuple[str, str]]:
 def _direction(temperature: float) -> str:
     if abs(temperature - 1) < 0.005:
         return " (about 1: as confident as it should be)"
-    return f" (the model was {'over' if temperature > 1 else 'under'}-confident)"
+    return f" (the model was {'over' if temperature > 1 else 'under'}confident)"
 
 
 def _weights(fitted: Any) -> list[tuple[str, str]]:

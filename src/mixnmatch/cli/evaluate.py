@@ -38,11 +38,11 @@ class EstimatorName(TextType):
         return value
 
 
-HELP = f"""How good and how well calibrated are the scores in a file?
+HELP = f"""Measure how good and how well calibrated the scores in a file are.
 
-    Prints accuracy, log loss, Brier score and the calibration error with intervals, and a test of "it is calibrated".
-    With --map, the same after calibration by a saved map, the calibration gain, and a note if the samples do not look
-    like the map's calibration set: evaluate on samples that the map was not fitted on.
+    Prints accuracy, log loss, Brier score and calibration error (ECE) with confidence intervals, and tests whether the
+    scores are calibrated. With --map, prints the same after calibration and the calibration gain, and warns if the
+    samples do not resemble the calibration set of the map. Use samples that the map was not fitted on.
     {FILE_HELP}"""
 
 
@@ -167,8 +167,8 @@ def _as_text(table: ScoreTable, evaluation: Evaluation, map_file: Path | None) -
     if evaluation.after is not None:
         rows.insert(0, ["", "before", "", "after", ""])
     settings = f"{first.notion}, {first.estimator}, norm {first.norm}"
-    explained = f"Calibration error: {settings}. Brier score: sum over classes.\n"
-    explained += f"Brackets: {100 * first.confidence:g}% confidence intervals."
+    explained = f"Calibration error: {settings}.\n"
+    explained += f"Brackets: {100 * first.confidence:g}% confidence intervals. Brier score: sum over classes."
     lines = [about(table), "", display.table(rows), "", *_two_classes(sides, table), explained]
     starts = ("",) if evaluation.after is None else ("Before: ", "After: ")
     for start, side in zip(starts, sides, strict=True):

@@ -11,16 +11,16 @@ from mixnmatch.cli.command import Command, print_json
 from mixnmatch.cli.options import FILE, force_option, json_option
 from mixnmatch.cli.terminal import echo
 
-HELP = """Write a map that `fit` saved as a model for other runtimes.
+HELP = """Export a saved map to other runtimes.
 
-    MAP is a file written by `mixnmatch fit`. What is written follows from the name of the output:
+    MAP is a file written by `mixnmatch fit`. The ending of the output decides the format:
 
     \b
       .onnx  a model of standard operators for any ONNX runtime (extra `onnx`)
       .pt2   a PyTorch program, for torch.export.load (needs the extra `torch`)
 
     The model takes float32 scores, n x L, and gives float32 probabilities. With --classifier the map is appended to a
-    classifier, and the file goes from its inputs to calibrated probabilities.
+    classifier, and the model maps its inputs to calibrated probabilities.
     """
 
 
@@ -39,8 +39,8 @@ HELP = """Write a map that `fit` saved as a model for other runtimes.
 @click.option("--output", "-o", type=FILE, required=True, metavar="FILE", help="File to write: .onnx or .pt2.")
 @click.option("--classifier", type=FILE, metavar="MODEL.onnx", help="Append the map to this classifier.")
 @click.option("--scores", metavar="NAME", help="Output of the classifier that holds the scores.")
-@click.option("--vector", is_flag=True, help="Scores are those of the positive class, n of them (two classes).")
-@click.option("--single", is_flag=True, help="Compute in single precision inside, for accelerators.")
+@click.option("--vector", is_flag=True, help="The input is a vector of scores of the positive class (two classes).")
+@click.option("--single", is_flag=True, help="Compute in single precision, for accelerators.")
 @force_option
 @json_option
 def command(

@@ -56,14 +56,14 @@ HELP = f"""Learn a calibration map from scores and labels, and save it as one JS
 @click.option(
     "--output", "-o", type=FILE, required=True, metavar="CAL.json", help="Where to save the map; - for stdout."
 )
-@click.option("--loss", type=Choice(["nll", "brier"]), help="What to minimise, for methods that leave the choice.")
+@click.option("--loss", type=Choice(["nll", "brier"]), help="Loss to minimise, for methods with a choice.")
 @click.option("--preserve-accuracy", is_flag=True, help="Never change the predicted class.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Another setting of the method.")
 @click.option(
     "--metadata",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Note to keep in the file of the map, such as the hash of a model.",
+    help="Metadata to store in the map file, such as the hash of a model.",
 )
 @reading_options
 @force_option

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 # What a shell sees after an alarm; 1 and 2 are errors.
 ALARM = 3
 
-HELP = f"""Is a map in production still calibrated? Alarms, with advice, as labels arrive.
+HELP = f"""Check whether a map in production is still calibrated, as labels arrive.
 
     MAP is a file written by `mixnmatch fit`, each of BATCHES a file with the scores and labels of one time step, in
-    order of time. The file of --state keeps what was counted; the first call creates it. Run the command
-    again whenever there are new files: files that were counted before are skipped. A false alarm in the whole lifetime
-    has at most the probability --alpha, however often you look.
+    order of time. The file given by --state stores the state; the first call creates it. Run the command again whenever
+    there are new files; files that were already counted are skipped. The probability of a false alarm is at most
+    --alpha over the whole lifetime, however often you look.
 
-    The exit code is 3 after an alarm, 0 if there is none and 1 if something is wrong with a file.
+    The exit code is 3 after an alarm, 0 without one, and 1 if a file cannot be used.
     {FILE_HELP}"""
 
 
@@ -42,7 +42,7 @@ HELP = f"""Is a map in production still calibrated? Alarms, with advice, as labe
 )
 @click.argument("map_file", metavar="MAP", type=FILE)
 @click.argument("batches", metavar="BATCHES...", type=FILE, nargs=-1, required=True)
-@click.option("--state", type=FILE, required=True, metavar="STATE.json", help="What was counted so far.")
+@click.option("--state", type=FILE, required=True, metavar="STATE.json", help="File with the state of the monitor.")
 @click.option(
     "--alpha",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),

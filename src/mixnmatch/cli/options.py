@@ -154,7 +154,9 @@ def reading_options(function: F) -> F:
     options = (
         click.option("--labels", type=FILE, metavar="FILE", help="Labels, for scores in .npy."),
         click.option(
-            "--logits/--probs", default=None, help="What the scores are. In .npz the name of the array says it."
+            "--logits/--probs",
+            default=None,
+            help="Whether scores are logits or probabilities. In .npz the name of the array decides.",
         ),
         click.option("--label-column", metavar="NAME", help="Column with the labels [default: label]."),
         click.option(

@@ -21,8 +21,8 @@ from mixnmatch.cli.terminal import echo
 
 HELP = f"""Recommend a calibration method for your data, with the reasons.
 
-    The default methods are compared on your file, by cross-validation or, with --evaluation, on another file. The
-    guidelines of the paper's Appendix G are printed beside the verdict.
+    Compares the default methods on your file by cross-validation or, with --evaluation, on another file. Also prints
+    the guideline of the paper's Appendix G.
     {FILE_HELP}"""
 
 

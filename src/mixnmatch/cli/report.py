@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 HELP = f"""Write one self-contained HTML page about your model's calibration.
 
-    The page says whether the scores are calibrated and which method to use. It has reliability diagrams before and
-    after, a table of methods with intervals, a learning curve and what to do next. It needs no network.
+    The page says whether the scores are calibrated and which method to use. It shows reliability diagrams before and
+    after calibration, a table of methods with confidence intervals, a learning curve and next steps. It works offline.
     {FILE_HELP}"""
 
 

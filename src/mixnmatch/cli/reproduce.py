@@ -15,14 +15,14 @@ from mixnmatch.cli.command import Command, print_json, typed
 from mixnmatch.cli.options import FILE, Names, force_option, json_option, seed_option
 from mixnmatch.cli.terminal import echo
 
-HELP = """Make the tables and figures of the Mix-n-Match paper from files of logits and labels.
+HELP = """Compute the tables and figures of the Mix-n-Match paper from files of logits and labels.
 
     MANIFEST is a .toml file with a table [[row]] for each classifier (dataset, model, files, classes, split), or a
     folder: there, X_val.npz and X_test.npz are one classifier, and so is any other .npz with `logits` or `probs` and
-    `labels`, and any pickle ((logits_val, y_val), (logits_test, y_test)). Pickles are read without running code.
+    `labels`, and any pickle ((logits_val, y_val), (logits_test, y_test)). Pickles never execute code.
 
-    Results are kept in the output folder, each as it is found. A run that was stopped goes on where it was when the
-    command is given again, with the same numbers; more splits or methods are added to what is there.
+    Results are cached in the output folder. After an interruption, run the same command again: it resumes and gives the
+    same numbers. More splits or methods only compute what is missing.
 
     \b
     Parts for --only
@@ -72,7 +72,7 @@ QUICK = {"splits": 3, "slow_splits": 1, "repetitions": 2, "study_repetitions": 2
     "--jobs", type=int, default=None, metavar="N", help="Processes [default: as many as there are processors]."
 )
 @click.option("--backend", metavar="NAME", help="Backend of joblib: loky, dask, ray, ... [default: joblib's].")
-@click.option("--no-run", is_flag=True, help="Only write tables and page from results that are there.")
+@click.option("--no-run", is_flag=True, help="Only write tables and page from cached results.")
 @click.option("--write-manifest", type=FILE, metavar="FILE.toml", help="Write the manifest of a folder, and stop.")
 @seed_option
 @force_option

@@ -266,8 +266,8 @@ def evaluate(
         return whole
     refuse_dask(given, "groups need their samples in memory")
     parts = {}
-    for name in np.unique(given.groups):
-        parts[name.item()] = _evaluate(_part(tables, given.groups == name), asked, injective)
+    for name in np.unique(given.groups).tolist():
+        parts[name] = _evaluate(_part(tables, given.groups == name), asked, injective)
     return replace(whole, groups=parts)
 
 

@@ -80,8 +80,8 @@ def choose_columns(
     for name in rest:
         if name.strip().lower() in ROW_NUMBERS and len(rest) > 1:
             called = f"column {name!r} looks" if name.strip() else "a column without a name looks"
-            why = "{called} like a row number, not a class; remove it, or name the scores: {columns}"
-            raise FileError(path, why, called=called)
+            why = "{called} like a row number, not a class; remove it, or name the scores ({others}): {columns}"
+            raise FileError(path, why, called=called, others=listed([other for other in rest if other != name]))
     if not rest:
         raise FileError(path, "has no columns of scores, only {names}", names=listed(names))
     calibrated = [name for name in rest if name.startswith(CALIBRATED)]

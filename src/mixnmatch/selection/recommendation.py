@@ -43,11 +43,11 @@ class Recommendation(Tabular):
     Attributes
     ----------
     verdict : Verdict
-        Which method to use, why, and what to beware of; the same value that ``compare`` and the report show.
+        Which method to use, the reason, and warnings; ``compare`` and the report show the same verdict.
     guideline, guideline_reason : str
         The method that Appendix G recommends, and its reason.
     agree : bool
-        Whether the data do not contradict the guideline: its method is statistically tied with the best.
+        Whether the data are consistent with the guideline: its method is statistically tied with the best.
     complexity : {"low", "moderate", "high"}
         Complexity of the calibration task, by the number of classes and the size of the model.
     data_rich : bool
@@ -61,11 +61,11 @@ class Recommendation(Tabular):
     model_size : float or None
         Parameters of the model, if given.
     error : CalibrationError
-        Calibration error of the uncalibrated scores, with its interval and the test of "it is calibrated".
+        Calibration error of the uncalibrated scores, with its confidence interval and p-value.
     metric : str
         Which metric to use for what.
     evidence : Comparison
-        The comparison of methods that the verdict rests on.
+        The comparison of methods behind the verdict.
     curve : LearningCurve or None
         Learning curve of the method to use.
     """
@@ -272,7 +272,7 @@ def _guideline(complexity: str, rich: bool, preserve_accuracy: bool, n_classes: 
     if preserve_accuracy:
         return "ets", f"accuracy must be preserved, so ETS, or IRM if ETS is not flexible enough{caveat}"
     if complexity == "low":
-        return "ets", f"a simple task, where all methods do alike and ETS is safe{caveat}"
+        return "ets", f"a simple task, where all methods perform alike and ETS is safe{caveat}"
     if rich:
         return "irova-ts", f"a task of {complexity} complexity with much data: the flexible IROvA-TS{caveat}"
     return (
@@ -303,8 +303,8 @@ def _metric(evidence: Comparison, verdict: Verdict) -> str:
     if gain is not None and gain.exact is False:
         bound = f" (a lower bound for {verdict.method}, which need not be injective)"
     return (
-        f"to rank methods, a proper score ({verdict.score}) or the calibration gain{bound}; to know the size of the "
-        "error, the kernel estimate of the ECE with its interval"
+        f"rank methods by a proper score ({verdict.score}) or by the calibration gain{bound}; for the size of the "
+        "error, use the kernel estimate of the ECE with its confidence interval"
     )
 
 

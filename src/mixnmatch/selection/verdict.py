@@ -39,8 +39,8 @@ class Verdict:
     why : str
         The reason, in a sentence.
     decided : bool
-        Whether the data decided. False if there are too few samples to rank methods: the method is then a simple one
-        that does well on average with so few samples.
+        Whether the data decided. False if there are too few samples to rank methods; the method is then a simple one
+        that does well on average with few samples.
     best : str
         The method with the lowest mean score among those allowed.
     tied_with : tuple of str
@@ -66,7 +66,7 @@ class Verdict:
     more_data : str
         Whether more calibration samples would help this method, where a learning curve was computed.
     warnings : tuple of str
-        What else should be known.
+        Further warnings.
     """
 
     method: str
@@ -110,10 +110,10 @@ class Verdict:
             pairs.append(("Effect", f"the {self.score} {change_text(self.improvement)}"))
         if self.nested_gain is not None:
             text = f"{signed_text(self.nested_gain)} in Brier score"
-            pairs.append(("Nested gain", f"{text}, when selecting the method is part of the procedure"))
+            pairs.append(("Nested gain", f"{text}, including the selection of the method"))
         elif self.nested_improvement is not None:
             text = f"the {self.score} {change_text(self.nested_improvement)}"
-            pairs.append(("Nested", f"{text}, when selecting the method is part of the procedure"))
+            pairs.append(("Nested", f"{text}, including the selection of the method"))
         if self.tied_with:
             pairs.append(("Tied", f"{', '.join(self.tied_with)}; statistically tied with the best, {self.best}"))
         if self.accuracy_cost is not None:
@@ -307,7 +307,7 @@ class _Candidates:
         cost, unrestricted = self._accuracy_cost(method)
         why = self._why(selection)
         if improvement is not None and improvement.interval[1] < 0:
-            why = f"selecting a method and fitting it is shown to harm; the {self.how} {self.score} "
+            why = f"calibration demonstrably does harm; the {self.how} {self.score} "
             why += change_text(improvement)
             method = "identity"
         effect = self.improvement(method)
