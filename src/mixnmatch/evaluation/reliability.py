@@ -67,7 +67,7 @@ class ReliabilityCurve(Tabular):
     mean_confidence, mean_outcome : float
         Their difference is what no curve can hide.
     n_rows : int
-        Rows of positive weight.
+        Number of samples of positive weight.
     edges : array or None
         Edges of the bins, for equal-width histograms and given edges.
     bandwidth : float or None
@@ -181,11 +181,11 @@ def reliability_curve(
     n_resamples : int
         Resamples for the band (kind "corp").
     seed : int
-        Of whatever is random: resamples of CORP, simulated noise of consistency and simultaneous bands.
+        Seed of the resamples of CORP and of the simulated noise of consistency and simultaneous bands.
     logits : bool
         Whether scores are logits.
     sample_weight : array of shape (n,), optional
-        Frequencies in the curve; rows are the units of the band.
+        Frequencies in the curve. The band counts samples, not weights.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
@@ -197,13 +197,14 @@ def reliability_curve(
 
     Notes
     -----
-    The kernel curve is z + r(z) with the residual curve of ``kde-residual``. Its confidence band is as wide as a curve
-    of the narrowest bandwidth that was considered would need, which makes room for the bias of smoothing; the
-    simultaneous one also reaches what that bandwidth finds to be left of the residuals. In simulations with curves of
-    14 shapes and n = 64 to 4096 (60 repetitions each) the nominal 95% pointwise band held on average 90% to 100% of the
-    sample. The simultaneous band holds the truth between about 0.03 and 0.97, but not at the ends where the frequency
-    stays away from 0 as z goes to 0, or from 1 as z goes to 1: the curve goes to the corners. With a given bandwidth
-    the band is that of the smoothed curve, bias not included.
+    The kernel curve is z + r(z), with r by logistic recalibration and kernel smoothing of what it leaves (see
+    :func:`mixnmatch.evaluation.adaptive.residual_curve`). Its confidence band is as wide as a curve of the narrowest
+    bandwidth that was considered would need, which makes room for the bias of smoothing; the simultaneous one also
+    reaches what that bandwidth finds to be left of the residuals. In simulations with curves of 14 shapes and n = 64 to
+    4096 (60 repetitions each) the nominal 95% pointwise band held on average 90% to 100% of the sample. The
+    simultaneous band holds the truth between about 0.03 and 0.97, but not at the ends where the frequency stays away
+    from 0 as z goes to 0, or from 1 as z goes to 1: the curve goes to the corners. With a given bandwidth the band is
+    that of the smoothed curve, bias not included.
 
     CORP's bands are by resampling outcomes from the isotonic fit (confidence) or from the confidences themselves
     (consistency). Where the isotonic fit is 0 or 1, as at its ends, its confidence band has no width.
