@@ -335,6 +335,7 @@ def main() -> None:
     parser.add_argument("study", choices=[*STUDIES, "class-wise", "canonical"])
     parser.add_argument("--logits", type=Path, help="folder of real outputs; without it those cases are left out")
     parser.add_argument("--part", choices=["first", "second", "third", "fourth"], help="only the cases of one part")
+    parser.add_argument("--case", action="append", help="only this case; can be repeated")
     parser.add_argument("--repetitions", type=int, default=100)
     parser.add_argument("-o", "--output", type=Path, help="folder for the table as CSV")
     arguments = parser.parse_args()
@@ -342,6 +343,8 @@ def main() -> None:
     chosen = [] if arguments.study in ("class-wise", "canonical") else cases(arguments.logits)
     if arguments.part:
         chosen = [case for case in chosen if case.part == arguments.part]
+    if arguments.case:
+        chosen = [case for case in chosen if case.name in arguments.case]
     if chosen:
         rows = list(STUDIES[arguments.study](chosen, arguments.repetitions))
     else:

@@ -56,7 +56,7 @@ class Accumulator:
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def merge(self, other: Self) -> Self:
-        """Take in what another accumulator of the same settings has seen; returns this one."""
+        """Add the samples of another accumulator with the same settings, and return this one."""
         if type(other) is not type(self) or repr(other._settings()) != repr(self._settings()):
             msg = f"cannot merge: {_describe(self)} and {_describe(other)} are not the same metric"
             raise ValueError(msg)
@@ -90,14 +90,14 @@ class _MeanAccumulator(Accumulator):
         raise NotImplementedError
 
     def update(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take in a batch of scores and labels; one without samples changes nothing."""
+        """Add a batch of scores and labels; an empty batch changes nothing."""
         if door.no_rows(scores, y):
             return self
         source = self._read(scores, y, sample_weight)
         return self._add(source.total(moments_statistic, self._rows))
 
     def compute(self) -> MeanEstimate:
-        """The mean of all rows so far, with its standard error."""
+        """Return the mean over all samples so far, with its standard error."""
         moments: Moments = self._seen()
         return MeanEstimate(
             float(moments.means()[0]),
@@ -208,7 +208,7 @@ class CalibrationGainAccumulator(Accumulator):
         self.confidence = confidence
 
     def update(self, before: Any, after: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take in a batch of scores before the map, probabilities after it, and labels."""
+        """Add a batch of scores before the map, probabilities after it, and labels."""
         if door.no_rows(before, y):
             return self
         source = self._read(before, y, sample_weight)
@@ -219,7 +219,7 @@ class CalibrationGainAccumulator(Accumulator):
         return self._add(source.together(Rows(table)).total(moments_statistic, gain_rows))
 
     def compute(self) -> CalibrationGain:
-        """The gain over all rows so far."""
+        """Return the gain over all samples so far."""
         moments: Moments = self._seen()
         size = _size(moments, self.confidence)
         return gain_from(moments.means(), moments.covariance(), 0, self.injective, size)

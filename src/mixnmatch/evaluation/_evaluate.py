@@ -203,7 +203,7 @@ def evaluate(
     scores : array of shape (n, L) or (n,), data frame, or Rows
         Probabilities, or logits if ``logits``.
     y : array of shape (n,)
-        Labels; Rows bring their own.
+        Labels; leave them out if ``scores`` is a table with labels (``Rows``).
     metrics : sequence of str, optional
         ``calibration_error`` and the means over samples ``accuracy``, ``mean_confidence``, ``log_loss``,
         ``brier_score`` (summed over classes) and ``half_brier_score`` (for two classes, that of scikit-learn); for two

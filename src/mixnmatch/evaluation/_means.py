@@ -127,22 +127,22 @@ def check_confidence(confidence: float) -> None:
 
 
 class MeanEstimate(float):
-    """A mean over rows: a float that knows its standard error, interval and number of rows.
+    """A mean over samples: a float with its standard error, confidence interval and number of samples.
 
     Attributes
     ----------
     standard_error : float
-        Standard error, cluster-robust if there were groups; NaN for a single row (or group).
+        Standard error, cluster-robust if there were groups; NaN for a single sample (or group).
     confidence : float
         Coverage that ``interval`` aims at.
     n_rows : int
-        Rows of positive weight.
+        Number of samples of positive weight.
     n_groups : int or None
-        Groups, where rows were grouped.
+        Number of groups, if samples were grouped.
     bounds : Bounds or None
         Range of the quantity, where it has one.
     effective_size : float or None
-        Rows of equal weight that would know the mean as well; ``n_rows`` if None.
+        Number of samples of equal weight with the same standard error; ``n_rows`` if None.
     """
 
     standard_error: float
@@ -232,5 +232,5 @@ class MeanEstimate(float):
 
 
 def finite(number: float) -> float | None:
-    """The number, or None where JSON has no word for it."""
+    """Return the number, or None if it is not finite, which JSON cannot express."""
     return number if math.isfinite(number) else None

@@ -107,7 +107,7 @@ def refuse_streaming(why: str) -> None:
 
 @dataclass(frozen=True)
 class BinnedOutcomes:
-    """A one-dimensional problem of which only the grid is at hand."""
+    """A one-dimensional problem given by its grid alone."""
 
     grid: Grid
     weight_squares: float

@@ -1,4 +1,4 @@
-"""The residual curve r(z) = P(y = 1 | z) - z of reliability diagrams, smoothed as much as the data ask for.
+"""The residual curve r(z) = P(y = 1 | z) - z of reliability diagrams, with smoothing chosen from the data.
 
 A logistic start takes out the smooth part of the miscalibration, a kernel smoother the rest, shrunk by its share of
 signal. Unlike the series behind ``kde-residual`` it follows the data in regions that few samples fall in.

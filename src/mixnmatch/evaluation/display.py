@@ -149,7 +149,7 @@ class ReliabilityDisplay:
         axes: str = "probability",
         **options: Any,
     ) -> ReliabilityDisplay:
-        """Draw the diagrams before and after a fitted map over each other.
+        """Draw the curves before and after a fitted map in one diagram.
 
         Parameters
         ----------
@@ -186,7 +186,7 @@ class ReliabilityDisplay:
         axes: str = "probability",
         **options: Any,
     ) -> ReliabilityDisplay:
-        """Draw several scores of the same rows over each other.
+        """Draw the curves of several scores of the same samples in one diagram.
 
         Parameters
         ----------

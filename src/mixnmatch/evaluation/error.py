@@ -204,7 +204,7 @@ def calibration_error(
     scores : array of shape (n, L) or (n,), data frame, or Rows
         Probabilities, or logits with ``logits=True``. A vector holds the positive class of a binary problem.
     y : array of shape (n,)
-        True classes: columns of the scores, or names listed in ``classes``. Rows bring their own.
+        True classes: columns of the scores, or names listed in ``classes``; leave them out for ``Rows``.
     notion : "top-label", "class-wise", "canonical" or "binary", optional
         What is to be calibrated: the confidence in the predicted class, each column, the whole vector, or the
         probability of the positive class, which is the second of two. By default "binary" for two classes, given as a
@@ -223,7 +223,7 @@ def calibration_error(
         Weights of the classes in the class-wise notion.
     interval : bool
         Whether to find a confidence interval and to test "it is calibrated". The interval contains the estimate, and
-        0 just when the p-value is above 1 - confidence.
+        0 exactly when the p-value is above 1 - confidence.
     clusters : array of shape (n,), optional
         Samples of the same cluster (a patient, a video) depend on each other: intervals and tests resample clusters.
         Top-label and binary only. Below 20 clusters there is a warning, a single one is refused.
@@ -234,7 +234,7 @@ def calibration_error(
     random_state : int or Generator, optional
         For resampling; intervals are reproducible with the default too.
     groups : array of shape (n,), optional
-        Former name of ``clusters``; it warns.
+        Former name of ``clusters``, deprecated.
 
     Returns
     -------
@@ -311,7 +311,7 @@ def result_of(
     confidence: float = 0.95,
     per_class: Floats | None = None,
 ) -> CalibrationError:
-    """An estimate with all that is known about it; ``value`` and ``ends`` are d-th powers."""
+    """The estimate as a :class:`CalibrationError`; ``value`` and ``ends`` are d-th powers."""
     assert metric.notion is not None
     power = 1 / metric.norm if root and isinstance(metric.norm, int) else 1.0
     size = _root(value, 1 / metric.norm) if isinstance(metric.norm, int) else value

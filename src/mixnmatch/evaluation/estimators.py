@@ -26,10 +26,10 @@ ENTRY_POINTS: Final = "mixnmatch.estimators"
 
 @dataclass(frozen=True)
 class Estimator:
-    """A way to estimate calibration errors.
+    """Base class of estimators of calibration errors.
 
-    One-dimensional notions call it with :class:`Outcomes`; estimators that know the canonical notion have
-    ``canonical`` too.
+    One-dimensional notions call it with :class:`Outcomes`; estimators of the canonical error also have the method
+    ``canonical``.
     """
 
     one_dimensional: ClassVar[bool] = True

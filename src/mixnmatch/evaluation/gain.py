@@ -1,4 +1,4 @@
-"""Calibration gain: how much calibration error a map removes, whatever the number of classes."""
+"""Calibration gain: how much calibration error a map removes, for any number of classes."""
 
 from __future__ import annotations
 
@@ -142,14 +142,14 @@ def calibration_gain(
     before : array of shape (n, L) or (n,)
         Scores before calibration: probabilities, or logits if ``logits``.
     after : array of shape (n, L) or (n,), or a fitted map
-        Probabilities after calibration. A fitted map is applied to ``before`` block by block, and says itself whether
-        it is injective.
+        Probabilities after calibration. A fitted map is applied to ``before`` block by block and knows whether it is
+        injective.
     y : array of shape (n,)
         Labels.
     logits : bool
         Whether ``before`` is logits; ``after`` is always probabilities.
     sample_weight : array of shape (n,), optional
-        Frequencies: a weight of k equals k repetitions in the mean; rows are the units of the standard error.
+        Frequencies: a weight of k equals k repetitions in the mean. The standard error counts samples, not weights.
     injective : bool, optional
         Whether the map is injective, where ``after`` is an array (a map's ``.injective``).
     confidence : float
@@ -161,7 +161,7 @@ def calibration_gain(
     weights : {"frequency", "importance"}
         What sample weights mean.
     groups : array of shape (n,), optional
-        Former name of ``clusters``; it warns.
+        Former name of ``clusters``, deprecated.
 
     Returns
     -------
@@ -243,7 +243,7 @@ def compare_gains(
     weights : {"frequency", "importance"}
         What sample weights mean.
     groups : array of shape (n,), optional
-        Former name of ``clusters``; it warns.
+        Former name of ``clusters``, deprecated.
 
     Returns
     -------

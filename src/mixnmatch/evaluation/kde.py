@@ -187,7 +187,7 @@ def residual_error(grid: Grid, *, norm: int = 1, bandwidth: Bandwidth = "paper",
 def residual_error_debiased(
     grid: Grid, *, norm: int = 1, bandwidth: Bandwidth = "paper", kernel: str = "triweight"
 ) -> Floats:
-    r"""Residual kernel estimator at a given bandwidth, less what noise adds to it.
+    r"""Residual kernel estimator at a given bandwidth, corrected for noise.
 
     Notes
     -----

@@ -22,13 +22,13 @@ CLASS_BYTES: Final = 1 << 24
 
 
 def default_notion(n_classes: int) -> str:
-    """What an error is about if nothing is said: the positive class of two, the top label of more."""
+    """Return the default notion: the positive class for two classes, the top label for more."""
     return "binary" if n_classes == 2 else "top-label"
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """A one-dimensional calibration problem: confidences, whether what they were about happened, and frequencies."""
+    """A one-dimensional calibration problem: confidences, outcomes (1 if the event happened) and weights."""
 
     z: Floats
     y: NDArray[np.int8]
@@ -40,7 +40,7 @@ class Outcomes:
         return float(len(self.z)) if self.weight is None else float(self.weight.sum())
 
     def counted(self) -> Outcomes:
-        """The same without samples of weight 0, which say nothing."""
+        """The same without samples of weight 0."""
         if self.weight is None or self.weight.all():
             return self
         kept = self.weight > 0

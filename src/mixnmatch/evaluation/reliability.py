@@ -67,7 +67,7 @@ class ReliabilityCurve(Tabular):
     mean_confidence, mean_outcome : float
         Their difference is what no curve can hide.
     n_rows : int
-        Rows of positive weight.
+        Number of samples of positive weight.
     edges : array or None
         Edges of the bins, for equal-width histograms and given edges.
     bandwidth : float or None
@@ -181,11 +181,11 @@ def reliability_curve(
     n_resamples : int
         Resamples for the band (kind "corp").
     seed : int
-        Of whatever is random: resamples of CORP, simulated noise of consistency and simultaneous bands.
+        Seed of the resamples of CORP and of the simulated noise of consistency and simultaneous bands.
     logits : bool
         Whether scores are logits.
     sample_weight : array of shape (n,), optional
-        Frequencies in the curve; rows are the units of the band.
+        Frequencies in the curve. The band counts samples, not weights.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
@@ -197,8 +197,9 @@ def reliability_curve(
 
     Notes
     -----
-    The kernel curve is z + r(z) with the residual curve of ``kde-residual``. Its confidence band is Wilson's interval
-    for the effective number of samples near z. Where there are none, as in a gap between scores, it widens to [0, 1].
+    The kernel curve is z + r(z), with r by logistic recalibration and kernel smoothing of what it leaves (see
+    :func:`mixnmatch.evaluation.adaptive.residual_curve`). Its confidence band is Wilson's interval for the effective
+    number of samples near z. Where there are none, as in a gap between scores, it widens to [0, 1].
     Near means within a kernel of the narrowest bandwidth that was considered, which makes room for the bias of
     smoothing, or of a wider one that holds 30 samples. The simultaneous band also reaches what that bandwidth finds to
     be left of the residuals. ``benchmarks/estimator_study.py bands`` measures 8 shapes of curves with n = 400 and 4000:

@@ -1,4 +1,4 @@
-"""Proper scores and accuracy: means over rows, in one pass, with standard errors."""
+"""Proper scores and accuracy: means over samples, in one pass, with standard errors."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def brier_score(
     logits : bool
         Whether scores are logits.
     sample_weight : array of shape (n,), optional
-        Frequencies: a weight of k equals k repetitions in the mean; rows are the units of the standard error.
+        Frequencies: a weight of k equals k repetitions in the mean. The standard error counts samples, not weights.
     clusters : array of shape (n,), optional
         Samples of one cluster (a patient, a video) vary together; the standard error then is cluster-robust.
     classes : sequence, optional
@@ -76,7 +76,7 @@ def brier_score(
     confidence : float
         Coverage of the result's ``interval``.
     groups : array of shape (n,), optional
-        Former name of ``clusters``; it warns.
+        Former name of ``clusters``, deprecated.
 
     Returns
     -------
@@ -124,11 +124,11 @@ def log_loss(
         Labels.
     eps : float
         Probabilities of the label below this count as this. With 0, the default, a label that was given probability
-        zero costs infinity, as it should.
+        zero has an infinite loss.
     logits : bool
         Whether scores are logits.
     sample_weight : array of shape (n,), optional
-        Frequencies: a weight of k equals k repetitions in the mean; rows are the units of the standard error.
+        Frequencies: a weight of k equals k repetitions in the mean. The standard error counts samples, not weights.
     clusters : array of shape (n,), optional
         Samples of one cluster (a patient, a video) vary together; the standard error then is cluster-robust.
     classes : sequence, optional
@@ -138,7 +138,7 @@ def log_loss(
     confidence : float
         Coverage of the result's ``interval``.
     groups : array of shape (n,), optional
-        Former name of ``clusters``; it warns.
+        Former name of ``clusters``, deprecated.
 
     Returns
     -------
@@ -183,7 +183,7 @@ def accuracy(
     logits : bool
         Whether scores are logits.
     sample_weight : array of shape (n,), optional
-        Frequencies: a weight of k equals k repetitions in the mean; rows are the units of the standard error.
+        Frequencies: a weight of k equals k repetitions in the mean. The standard error counts samples, not weights.
     clusters : array of shape (n,), optional
         Samples of one cluster (a patient, a video) vary together; the standard error then is cluster-robust.
     classes : sequence, optional
@@ -193,7 +193,7 @@ def accuracy(
     confidence : float
         Coverage of the result's ``interval``.
     groups : array of shape (n,), optional
-        Former name of ``clusters``; it warns.
+        Former name of ``clusters``, deprecated.
 
     Returns
     -------
@@ -274,7 +274,7 @@ def _wrong_loss_statistic(block: Block, eps: float) -> float:
 
 
 def accuracy_rows(block: Block) -> Floats:
-    """1 where the label has the largest score, as given, and 0 elsewhere."""
+    """1 where the label has the largest score and 0 elsewhere."""
     return np.asarray(winners(block.values) == block.y, dtype=np.float64)
 
 

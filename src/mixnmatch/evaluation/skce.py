@@ -19,7 +19,7 @@ ENTRIES_A_CHUNK: Final = 4_000_000
 
 @dataclass(frozen=True)
 class KernelError:
-    """A squared kernel calibration error with its standard error and the p-value of "it is 0", where there are any."""
+    """A squared kernel calibration error with its standard error and the p-value of "it is 0", where available."""
 
     value: float
     standard_error: float

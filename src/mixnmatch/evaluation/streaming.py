@@ -1,4 +1,4 @@
-"""Metrics that are fed batch by batch: update, merge, compute, in bounded memory.
+"""Metrics of data that comes in batches: update, merge, compute, in bounded memory.
 
 What is kept is a sum over rows (moments, bins, a grid), so that the answer is that of the one-shot function on all rows
 together, in whatever batches they came and from whatever workers.
@@ -75,7 +75,7 @@ class CalibrationErrorAccumulator(Accumulator):
         self.root = root
 
     def update(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take in a batch of scores and labels; one without samples changes nothing."""
+        """Add a batch of scores and labels; an empty batch changes nothing."""
         if door.no_rows(scores, y):
             return self
         source = self._read(scores, y, sample_weight)
@@ -84,7 +84,7 @@ class CalibrationErrorAccumulator(Accumulator):
         return self._add(error_sums(source, metric.notion, metric.estimator))
 
     def compute(self) -> CalibrationError:
-        """The calibration error of all rows so far."""
+        """Return the calibration error of all samples so far."""
         sums: ErrorSums = self._seen()
         assert self._shape is not None
         metric = self.metric.for_classes(self._shape[0])
@@ -151,7 +151,7 @@ class ReliabilityAccumulator(Accumulator):
         self.bins, self.closed = bins, closed
 
     def update(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take in a batch of scores and labels; one without samples changes nothing."""
+        """Add a batch of scores and labels; an empty batch changes nothing."""
         if door.no_rows(scores, y):
             return self
         source = self._read(scores, y, sample_weight)
@@ -163,7 +163,7 @@ class ReliabilityAccumulator(Accumulator):
         return self._add(source.total(curve_statistic, problem, bins, self.closed))
 
     def merge(self, other: Self) -> Self:
-        """Take in what another accumulator of the same settings has seen; returns this one."""
+        """Add the samples of another accumulator with the same settings, and return this one."""
         super().merge(other)
         for name in ("_problem", "_edges"):
             if hasattr(other, name):
@@ -171,7 +171,7 @@ class ReliabilityAccumulator(Accumulator):
         return self
 
     def compute(self) -> ReliabilityCurve:
-        """The curve of all rows so far."""
+        """Return the curve of all samples so far."""
         rows, squares, grid, sums = self._seen()
         inflation = squares / float(grid.count.sum())
         if self.kind == "kde":

@@ -1,4 +1,4 @@
-"""What medicine and credit scoring report of two classes: observed to expected, intercept, slope, top scores."""
+"""Measures of two classes that are usual in medicine and credit scoring, such as intercept and slope."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def binary_measures(
     names: tuple[str, ...] | None = None,
     confidence: float = 0.95,
 ) -> dict[str, BinaryMeasure]:
-    r"""The measures of given names, all by default, of the probabilities of a positive class.
+    r"""Compute measures of the probabilities of a positive class, by default all of them.
 
     Parameters
     ----------
