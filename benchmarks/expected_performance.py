@@ -6,6 +6,10 @@ The file (NannyML's dataset, see its documentation) has the probabilities of a m
 the true outcomes. 2015 is the calibration set (the reference of CBPE); 2016 and 2017 are estimated without labels, by
 year and in chunks of 5,000 samples in the order of the file, and compared with what the labels say afterwards.
 Without NannyML the script prints our numbers alone.
+
+The probabilities in the file are float32. CBPE adds them up one by one in that type, which changes its ROC AUC of a
+year by 9e-5; it is run with float64 as well. The chance in the labels of a year is ten times that: the last lines say
+in how many bootstrap samples of the year our estimate is closer to the truth than CBPE's.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ from mixnmatch.monitoring import expected_performance
 
 CHUNK = 5000
 METRICS = ("accuracy", "f1", "roc_auc")
-MAPS = ("identity", "platt", "beta", "isotonic", "histogram", "bbq")
+MAPS = ("identity", "platt", "beta", "beta-shrunk", "isotonic", "histogram", "bbq", "auto")
+RESAMPLES = 200
 
 
 def read(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -86,6 +91,20 @@ def cbpe(p: np.ndarray, y: np.ndarray, years: np.ndarray, parts: list[tuple[str,
     return found
 
 
+def closer(year: str, rows: np.ndarray, p: np.ndarray, y: np.ndarray, estimates: dict[str, Any]) -> list[str]:
+    """How often isotonic calibration, as CBPE uses it, is closer to the ROC AUC of a bootstrap sample than CBPE."""
+    rng = np.random.default_rng(0)
+    picks = (rng.choice(rows, len(rows)) for _ in range(RESAMPLES))
+    true = np.array([roc_auc_score(y[pick], p[pick]) for pick in picks])
+    found = [f"{year}: standard deviation of the ROC AUC over bootstrap samples {true.std():.5f}"]
+    mine = np.abs(estimates["isotonic"][year][2] - true)
+    for peer in ("NannyML CBPE", "NannyML CBPE, float64"):
+        difference = estimates["isotonic"][year][2] - estimates[peer][year][2]
+        share = float((mine < np.abs(estimates[peer][year][2] - true)).mean())
+        found.append(f"{year}: ours minus {peer} {difference:+.6f}; ours is closer in {share:.0%} of the samples")
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
@@ -98,6 +117,7 @@ def main() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             estimates["NannyML CBPE"] = cbpe(p, y, years, parts)
+            estimates["NannyML CBPE, float64"] = cbpe(p.astype(np.float64), y, years, parts)
     true = {name: realised(p[rows], y[rows]) for name, rows in parts}
     lines = []
     for scope in ("2016", "2017", "chunks"):
@@ -112,6 +132,9 @@ def main() -> None:
                 {"scope": scope, "method": method} | dict(zip(METRICS, (f"{e:.5f}" for e in errors), strict=True))
             )
             print(" | ".join(f"{key}: {value}" for key, value in lines[-1].items()))
+    for year in ("2016", "2017") if "NannyML CBPE" in estimates else ():
+        for line in closer(year, dict(parts)[year], p, y, estimates):
+            print(line)
     if asked.csv:
         with asked.csv.open("w", newline="") as file:
             writer = csv.DictWriter(file, lines[0].keys(), lineterminator="\n")

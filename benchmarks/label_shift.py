@@ -255,6 +255,19 @@ def runs_of(rows: list[dict[str, Any]]) -> dict[Case, dict[str, dict[int, float]
     return found
 
 
+def add_stored(runs: dict[Case, dict[str, dict[int, float]]], path: Path) -> int:
+    """Take means of an earlier run with the same draws for methods that were not run again; how many."""
+    added = 0
+    for row in csv.DictReader(path.open()):
+        errors = runs.get((row["file"], int(row["n"]), float(row["alpha"])), {})
+        draws = errors.get(DEFAULT, {})
+        mean = float(row["mean_error"])
+        if draws and row["method"] not in errors and int(row["repetitions"]) == len(draws) and np.isfinite(mean):
+            errors[row["method"]] = dict.fromkeys(draws, mean)
+            added += 1
+    return added
+
+
 @dataclass(frozen=True)
 class Match:
     """One of our methods against the peer that leaves it the least, on the draws that the peer could handle."""
@@ -262,7 +275,7 @@ class Match:
     peer: str
     theirs: float
     ratio: float
-    standard_errors: float  # of the paired difference, ours minus theirs
+    standard_errors: float  # of the paired difference, ours minus theirs; NaN where only the peer's mean is known
     draws: int
 
     @classmethod
@@ -273,14 +286,14 @@ class Match:
             if peer.startswith("ours"):
                 continue
             a, b = (np.array([errors[each][k] for k in runs]) for each in (method, peer))
-            spread = float(np.std(a - b, ddof=1) / np.sqrt(len(a))) if len(a) > 1 else np.inf
+            known = len(a) > 1 and np.ptp(b) > 0
+            spread = max(float(np.std(a - b, ddof=1) / np.sqrt(len(a))), 1e-300) if known else np.nan
             ratio = float(a.mean() / b.mean())
-            found.append(cls(peer, float(b.mean()), ratio, float((a - b).mean()) / max(spread, 1e-300), len(a)))
+            found.append(cls(peer, float(b.mean()), ratio, float((a - b).mean()) / spread, len(a)))
         return max(found, key=lambda match: match.ratio)
 
 
-def page(rows: list[dict[str, Any]], shifted: list[tuple[str, float, float, float]]) -> str:
-    runs = runs_of(rows)
+def page(runs: dict[Case, dict[str, dict[int, float]]], shifted: list[tuple[str, float, float, float]]) -> str:
     cases = sorted(runs, key=lambda case: (FILES.index(case[0]), case[1:]))
     lines = [*counts(runs), "", *overall(runs, cases), "", "## By file, n and alpha", ""]
     lines += [
@@ -334,14 +347,15 @@ def overall(runs: dict[Case, dict[str, dict[int, float]]], cases: list[Case]) ->
     return lines
 
 
-def write_means(path: Path, rows: list[dict[str, Any]]) -> None:
+def write_means(path: Path, found: dict[Case, dict[str, dict[int, float]]]) -> None:
     with path.open("w", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["file", "n", "alpha", "method", "mean_error", "standard_error", "repetitions"])
-        for (name, n, alpha), errors in runs_of(rows).items():
+        for (name, n, alpha), errors in found.items():
             for method, runs in errors.items():
                 values = np.array(list(runs.values()))
-                spread = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+                measured = len(values) > 1 and np.ptp(values) > 0
+                spread = np.std(values, ddof=1) / np.sqrt(len(values)) if measured else np.nan
                 writer.writerow([name, n, f"{alpha:g}", method, f"{values.mean():.5g}", f"{spread:.3g}", len(values)])
 
 
@@ -360,6 +374,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="*", type=int, default=SIZES)
     parser.add_argument("--repetitions", type=int, default=20, help="A quarter of it from 100 classes on.")
     parser.add_argument("--maps", nargs="*", help="Only this library, with these maps; samples are the same.")
+    parser.add_argument("--stored", type=Path, help="CSV of means of an earlier run, for methods not run again.")
     parser.add_argument("--shifted", type=Path)
     parser.add_argument("--runs", type=Path, required=True, help="CSV of all runs; those already there are kept.")
     parser.add_argument("--csv", type=Path, help="CSV of the means.")
@@ -380,12 +395,15 @@ def main() -> None:
                 writer.writerow(row)
                 rows.append({key: str(value) for key, value in row.items()})
                 stream.flush()
+    runs = runs_of(rows)
+    if options.stored:
+        print(f"{add_stored(runs, options.stored)} means are of an earlier run", file=sys.stderr)
     if options.csv:
-        write_means(options.csv, rows)
+        write_means(options.csv, runs)
     if options.output:
         shifted = shifted_accuracy(options.shifted) if options.shifted else []
         before = options.text.read_text() if options.text else "# Label shift\n"
-        options.output.write_text(f"{before}\nVersions: {versions()}.\n\n{page(rows, shifted)}")
+        options.output.write_text(f"{before}\nVersions: {versions()}.\n\n{page(runs, shifted)}")
 
 
 if __name__ == "__main__":

@@ -117,3 +117,10 @@ def test_bad_input_is_refused():
         expected_performance([0.5], confidence=1.0)
     with pytest.raises(ValueError, match="logits=True"):
         expected_performance([1.5])
+
+
+def test_no_samples_are_refused():
+    fitted = mm.calibrator("platt").fit([0.1, 0.4, 0.6, 0.9], [0, 1, 0, 1])
+    for settings in ({}, {"fitted": fitted}):
+        with pytest.raises(ValueError, match="scores are empty"):
+            expected_performance(np.empty((0, 2)), **settings)

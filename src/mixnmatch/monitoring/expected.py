@@ -140,6 +140,9 @@ def expected_performance(
     """
     check_confidence(confidence)
     p, names = _probabilities(scores, fitted, logits, classes)
+    if not len(p):
+        msg = "scores are empty: the performance on no samples is not defined"
+        raise ValueError(msg)
     chosen = p.argmax(axis=1) if predictions is None else read_labels(predictions, len(p), p.shape[1], names)[0]
     predicted = np.asarray(chosen, dtype=np.intp)
     ranks = p if ranking is None else _ranking(ranking, p)
