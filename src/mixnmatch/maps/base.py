@@ -18,7 +18,7 @@ from mixnmatch._engine.dask import is_dask, map_chunks
 from mixnmatch._engine.kernels import choose_backend
 from mixnmatch._engine.passes import asked_backend, asked_block_bytes, row_ranges, run_blocks
 from mixnmatch._engine.rows import Rows
-from mixnmatch._engine.scores import is_number, read_scores, shape_scores
+from mixnmatch._engine.scores import read_scores, shape_scores
 from mixnmatch._engine.shared import single_threaded_blas
 from mixnmatch.maps._base_rate import warn_of_base_rate, warn_of_one_class, warn_of_reversed_scores
 from mixnmatch.maps.fitted_methods import FittedMethods
@@ -384,22 +384,6 @@ class BinaryMap(CalibrationMap):
 
     def _proba(self, block: Block) -> NDArray[Any]:
         return two_columns(self._transform_columns(block, "positive")[:, 0])
-
-
-def check_smoothing(smoothing: Any) -> None:
-    """Raise an error unless ``smoothing`` can be one."""
-    if not is_number(smoothing) or smoothing < 0:
-        msg = f"smoothing must be a number from 0 on, got {smoothing!r}"
-        raise ValueError(msg)
-
-
-def mix_with_uniform(p: NDArray[np.float64], share: float) -> NDArray[np.float64]:
-    """Laplace smoothing, in place: (1 - share) p + share / L."""
-    share = float(share)  # in a narrower type, 1 - share and share would not add up
-    if share > 0:
-        p *= 1 - share
-        p += share / p.shape[1]
-    return p
 
 
 def leave_out(mask: NDArray[np.bool_], out: NDArray[Any]) -> None:

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from mixnmatch._engine.along_rows import two_columns
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
-from mixnmatch.maps.base import BinaryMap, CalibrationMap, check_smoothing, mix_with_uniform
+from mixnmatch.maps.base import BinaryMap, CalibrationMap
 from mixnmatch.maps.columns import Columns
 from mixnmatch.maps.external import binary_map
 from mixnmatch.maps.parameters import clone
+from mixnmatch.maps.smoothing import check_smoothing, mix_with_uniform
 
 
 class _Shared(CalibrationMap):

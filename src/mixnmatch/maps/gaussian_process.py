@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,8 +35,8 @@ LEAST_VARIANCE, MOST_VARIANCE = 1e-6, 1e4
 JITTER = 1e-7
 # A step that promises less than this part of the variational objective is the last, and the rounding of its sums.
 TOLERANCE, ROUNDING = 1e-12, 1e-13
-# How far logarithms of variance and length scale may go in a step.
-RADIUS = np.array([2.5, 0.7])
+# How far logarithms of variance and length scale may go in a step, and shorter distances to try.
+RADII = [np.array([2.5, 0.7]) / 4**k for k in range(14)] + [np.zeros(2)]
 # Rows that a first fit looks at where there are many more.
 PREVIEW_ROWS = 4096
 
@@ -318,30 +319,39 @@ def evidence(prior: Prior, hyper: Array, fit: Fit) -> tuple[float, Array, Array]
     return float(value), _in_hyper(in_root, root, change), np.asarray(mean)
 
 
-def _step(prior: Prior, fit: Fit) -> Array:
-    """Step to the least quadratic model at a fit; where that does not lead downwards, of the mean alone, which does."""
+def _model_step(prior: Prior, fit: Fit, radius: Array) -> tuple[Array, float]:
+    """Step to the least quadratic model at a fit, and by how much the model falls."""
     from scipy.optimize import minimize
 
     given = fit.theta[-2:]
-    bounds: Any = list(zip(np.maximum(prior.low, given - RADIUS), np.minimum(prior.high, given + RADIUS), strict=True))
+    low, high = np.maximum(prior.low, given - radius), np.minimum(prior.high, given + radius)
     options: Any = {"ftol": 1e-15, "gtol": 1e-8, "maxiter": 200}
-    model = minimize(
-        lambda h: evidence(prior, h, fit)[:2], given, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-    )
-    for hyper in (np.asarray(model.x, dtype=np.float64), given):
-        direction = np.concatenate([evidence(prior, hyper, fit)[2], hyper]) - fit.theta
-        if fit.gradient @ direction < 0:
+    search: Any = {"method": "L-BFGS-B", "bounds": list(zip(low, high, strict=True)), "options": options}
+    hyper = np.asarray(minimize(lambda h: evidence(prior, h, fit)[:2], given, jac=True, **search).x, dtype=np.float64)
+    value, _, mean = evidence(prior, hyper, fit)
+    return np.concatenate([mean, hyper]) - fit.theta, fit.value - value
+
+
+def _local_step(prior: Prior, fit: Fit) -> Array:
+    """Step as long as the slope at the fit says something about where it leads.
+
+    Where a function is convex it falls by at most what its slope promises. Where the model falls by much more, it is
+    bent downwards or has another valley: the logarithms of variance and length scale then go less far.
+    """
+    for radius in RADII:
+        direction, fall = _model_step(prior, fit, radius)
+        if -fit.gradient @ direction >= max(0.5 * fall, 0.0):
             break
     return direction
 
 
 def minimise(rows: Prepared, prior: Prior, start: Array, tolerance: float) -> Solution:
-    """The fit with the least variational objective, and the part of it that another step promises to gain."""
-    first = evaluate(rows, prior, start)
-    return newton(
-        lambda theta: evaluate(rows, prior, theta),
-        first,
-        lambda fit: _step(prior, fit),
-        tolerance=tolerance,
-        rounding=ROUNDING * abs(first.value),
-    )
+    """The fit with the least variational objective, and the part of it that another step promises to gain.
+
+    Long steps lead from valley to valley while they gain; Newton's method does the rest.
+    """
+    at = partial(evaluate, rows, prior)
+    fit = at(start)
+    while (trial := at(fit.theta + _model_step(prior, fit, RADII[0])[0])).value < (1 - tolerance) * fit.value:
+        fit = trial
+    return newton(at, fit, partial(_local_step, prior), tolerance=tolerance, rounding=ROUNDING * fit.value)

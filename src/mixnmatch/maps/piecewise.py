@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.kernels.lookup import Piecewise
-from mixnmatch.maps.base import BinaryMap, check_smoothing, mix_with_uniform
+from mixnmatch.maps.base import BinaryMap
 from mixnmatch.maps.columns import Columns, take
 from mixnmatch.maps.fitted import ROUNDING, SLACK, check_range, require
+from mixnmatch.maps.smoothing import check_smoothing, mix_with_uniform
 
 
 class PiecewiseMap(BinaryMap):
