@@ -200,7 +200,7 @@ METHODS: dict[str, Method] = {
 
 
 def register_map(kind: type[CalibrationMap], *, name: str, summary: str | None = None, cost: int = 0) -> None:
-    """Add a map of your own to the library, under a short name.
+    """Register your own map under a short name.
 
     It can then be built by :func:`calibrator`, compared, saved and loaded like the built-in ones. A binary map becomes
     one-vs-all for many classes.
@@ -214,7 +214,7 @@ def register_map(kind: type[CalibrationMap], *, name: str, summary: str | None =
     summary : str, optional
         What it is, in a line; by default the first line of its docstring.
     cost : int
-        0 for maps that are fitted at once, 3 for those that take longest.
+        Cost of a fit, from 0 (instant) to 3 (slowest).
     """
     if not (isinstance(kind, type) and issubclass(kind, CalibrationMap)):
         msg = f"a map is a subclass of CalibrationMap, got {kind!r}"
@@ -258,8 +258,8 @@ def calibrator(name: str, *, logits: bool = False, classes: Any = None, **option
     classes : sequence, optional
         Names of the columns.
     **options
-        Parameters of the map; for a composition, ``loss`` goes to its first part, ``cv`` to the composition and the
-        rest to its second part.
+        Parameters of the map; for a composition, ``loss`` is passed to the first map, ``cv`` to the composition and the
+        rest to the second map.
 
     Examples
     --------
@@ -294,9 +294,9 @@ def default_method(n_classes: int) -> str:
     -------
     str
         For two classes a map with an intercept, which can move the mean probability to the base rate even if the
-        predicted classes then change: a classifier of rare positives needs that. It is shrunk towards leaving scores
-        as they are, so that it seldom does harm with few samples (``docs/results/two_classes.md``). For more classes
-        one that keeps the predicted classes.
+        predicted classes then change: a classifier of rare positives needs that. It is shrunk towards the identity, so
+        it seldom does harm with few samples (``docs/results/two_classes.md``). For more classes one that keeps the
+        predicted classes.
 
     Examples
     --------
