@@ -8,7 +8,7 @@ DIST := .venv-dist
 # Tests run in parallel on as many cores as there are.
 JOBS ?= auto
 
-.PHONY: demo test fuzz soak audit check lowest docs dist release-check parity bench bench-quick bench-tabular bench-ratios clean
+.PHONY: demo test fuzz soak audit check lowest python-versions docs dist release-check parity bench bench-quick bench-tabular bench-ratios clean
 
 $(VENV)/core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -70,6 +70,16 @@ lowest:  ## all tests with the lowest versions that pyproject.toml admits
 	.venv-lowest/bin/python -m pip --quiet install --constraint constraints-lowest.txt --editable ".[plot,parquet,test]"
 	.venv-lowest/bin/python -m pytest -n $(JOBS) --dist worksteal
 
+# Those of these interpreters that are installed. Torch is left out, since its wheels come late for new versions.
+PYTHONS ?= python3.12 python3.13 python3.14
+python-versions:  ## all tests with other versions of Python, without torch; PYTHONS names the interpreters
+	for python in $(PYTHONS); do \
+	  command -v $$python >/dev/null || { echo "$$python is not installed: left out"; continue; }; \
+	  $$python -m venv .venv-$$python \
+	  && .venv-$$python/bin/python -m pip --quiet install --editable ".[plot,parquet,test]" \
+	  && .venv-$$python/bin/python -m pytest -n $(JOBS) --dist worksteal --doctest-ignore-import-errors || exit 1; \
+	done
+
 parity:  ## what other packages say of the same data, into parity/values.json
 	$(PYTHON) -m venv .venv-parity
 	.venv-parity/bin/python -m pip --quiet install $(TORCH)
@@ -98,4 +108,4 @@ bench-ratios: $(PEERS)/peers.json  ## the ratios on docs/results/speed.md
 	$(PEERS)/bin/python benchmarks/estimators.py
 
 clean:
-	rm -rf .venv .venv-dist .venv-lowest .venv-parity .venv-peers .bench out build dist
+	rm -rf .venv .venv-dist .venv-lowest .venv-python3.* .venv-parity .venv-peers .bench out build dist

@@ -201,6 +201,8 @@ LAYERS = (
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_the_reference_has_every_public_name(layer):
+    if layer == ".export":
+        pytest.importorskip("torch")  # some of its names are those of modules
     pages = "".join(page.read_text("utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
     documented = {name.rpartition(".")[2] for name in re.findall(r"auto(?:class|function|exception):: (\S+)", pages)}
     for whole in re.findall(r"automodule:: (\S+)", pages):

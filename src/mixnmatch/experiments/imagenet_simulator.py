@@ -1,4 +1,4 @@
-r"""Simulated logits of ImageNet networks: 1000 classes, of which some are alike, scores that are over-confident.
+r"""Simulated logits of ImageNet networks: 1000 classes, of which some are alike, scores that are overconfident.
 
 Published outputs of ImageNet networks keep the five largest probabilities of an image. What needs all 1000 logits runs
 on this simulator, whose parameters are fitted to such files (``benchmarks/imagenet_simulator_fit.py``) and whose match
@@ -67,7 +67,7 @@ class ImageNetModel:
     sharpness : float
         Factor beta of the logits in the surest part of the truth.
     doubt, doubt_sharpness : float
-        Share delta and factor gamma of a part that is less sure; below 1 they make the network over-confident.
+        Share delta and factor gamma of a part that is less sure; below 1 they make the network overconfident.
     noise : float
         Share nu of labels that are hardly tied to the scores: errors at the highest confidence, wrong labels.
     class_bias : float

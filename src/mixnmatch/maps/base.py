@@ -40,9 +40,9 @@ SMALL_BYTES = 1 << 18
 class CalibrationMap(FittedMethods, Parameters):
     """Base of all calibration maps: from scores to calibrated probabilities.
 
-    A map says three things about itself. ``accuracy_preserving``: the largest entry of every row stays the largest,
-    in floating point. ``injective``: different rows stay different, so that the calibration gain is exact and not only
-    a lower bound. ``strictly_increasing``: for binary maps, the function of the positive class is.
+    A map says three things about itself. ``accuracy_preserving``: the largest entry of every row stays the largest, in
+    floating point. ``injective``: different scores give different probabilities, so the calibration gain is exact and
+    not only a lower bound. ``strictly_increasing``: for binary maps, the function of the positive class is.
 
     Subclasses implement ``_fit(source)``, which returns the fitted attributes and sets nothing, and one of
     ``_log_proba(block)`` and ``_proba(block)``.

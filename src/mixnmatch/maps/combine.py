@@ -92,8 +92,8 @@ class Pooled(_Shared):
     map : BinaryMap, or any object with fit and predict_proba
         The binary map to learn.
     smoothing : float
-        Rows are mixed with the uniform distribution, with weight c / (n + 1) for smoothing c, so that no entry is below
-        c / ((n + 1) L) and log loss is finite. 0: the paper's map, zeros included.
+        With smoothing c, probabilities are mixed with the uniform distribution with weight c / (n + 1), so no
+        probability is below c / ((n + 1) L) and the log loss is finite. 0: the paper's map, zeros included.
     logits, classes, weights
         As for :class:`TemperatureScaling`.
 

@@ -62,7 +62,7 @@ class MapCurve:
     title : str
         What map it is.
     meaning : str
-        What the values are, in words.
+        Description of the values.
     """
 
     confidence: Array
@@ -104,7 +104,7 @@ def map_curve(fitted: Any, *, classes: Sequence[Any] | None = None, n_points: in
     MapCurve
         For a map with a learned function (binary maps, :class:`Pooled`, :class:`OneVsAll`, :class:`SharedFunction`),
         g(z) before rows are normalised. For others a cut through the simplex: what becomes of the entry z of the row
-        :math:`(z, (1-z)/(L-1), \ldots, (1-z)/(L-1))`. Ensembles come with their members, unless several classes are
+        :math:`(z, (1-z)/(L-1), \ldots, (1-z)/(L-1))`. The members of ensembles are included, unless several classes are
         shown.
 
     Examples

@@ -16,7 +16,7 @@ FAINT = 0.005
 
 
 class MapDisplay:
-    """A drawing of what a map does to a confidence.
+    """Plot of a calibration map: calibrated against original confidence.
 
     Usually made by :meth:`from_map` or :meth:`from_estimator`, which draw it at once.
 

@@ -75,8 +75,8 @@ class Ensemble(CalibrationMap):
     Notes
     -----
     The problem is not convex: sequential quadratic programming runs from several starts on a sample of the rows, and
-    from the best of them on all rows. The single member that is best alone is kept if nothing beats it, so the loss on
-    the calibration set is never above that of the single map.
+    from the best of them on all rows. If no ensemble is better, the best single member is used, so the loss on the
+    calibration set is never above that of the single map.
 
     Examples
     --------

@@ -74,7 +74,7 @@ class GaussianProcessCalibration(CalibrationMap):
     deviation_std_ : array
         Posterior standard deviation of f there.
     bound_ : str or None
-        "temperature" if no f better than temperature scaling was found, which then is what the map does.
+        "temperature" if no f is better than temperature scaling; the map then is temperature scaling.
     loss_ : float
         Mean log loss on the calibration set; never above that of temperature scaling.
     backend_ : str

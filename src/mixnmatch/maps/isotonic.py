@@ -26,8 +26,8 @@ class Isotonic(PiecewiseMap):
     strict : bool
         Add :math:`\epsilon a` to g (the paper's third step), so that it increases strictly.
     smoothing : float
-        With smoothing c, probabilities are mixed with 1/2 in the share c / (n + 1), so that log loss is finite; 0: the
-        paper's map, zeros included.
+        With smoothing c, probabilities are mixed with 1/2 with weight c / (n + 1), which keeps the log loss finite; 0:
+        the paper's map, zeros included.
     logits, classes, weights
         As for :class:`TemperatureScaling`.
 

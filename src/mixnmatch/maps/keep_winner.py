@@ -27,8 +27,7 @@ class KeepWinner(InputOfPart):
     Parameters
     ----------
     map : map
-        Any map, or object with fit and predict_proba. Whether scores are logits, the names of the columns and the
-        meaning of weights are what it says.
+        Any map, or object with fit and predict_proba. Its settings for logits, classes and weights apply.
 
     Attributes
     ----------
@@ -46,7 +45,7 @@ class KeepWinner(InputOfPart):
     It is the same for every proper score that treats the classes alike, log loss and squared error among them: if q is
     the distribution of the label given z, no map that keeps the predicted class (up to ties) has a lower expected
     score. One function for all entries (the paper's Def. 3.1) also keeps the order of all other entries; this map keeps
-    only the predicted class, so that the map inside can correct one class against another.
+    only the predicted class, so the map inside can correct one class against another.
 
     Where classes are averaged, the confidence in the predicted class is higher than the map inside says, and too high;
     the top-label calibration error shows it. (With two classes both probabilities are one half there.) Averaged classes

@@ -215,8 +215,8 @@ class PlattScaling(LogisticMap):
     loss : {"nll", "brier"}
         What is minimised on the calibration set.
     smoothing : bool
-        Fit to Platt's smoothed targets (N+ + 1) / (N+ + 2) and 1 / (N- + 2), so that separable data and a class
-        without positives have a finite answer.
+        Fit to Platt's smoothed targets (N+ + 1) / (N+ + 2) and 1 / (N- + 2), so the solution is finite for separable
+        data and for a class without positives.
     logits, classes, weights
         As for :class:`TemperatureScaling`.
 

@@ -38,7 +38,8 @@ class NormalisedIsotonic(Pooled):
     .. math:: T(z) = (g(z_1), \ldots, g(z_L)) / \sum_l g(z_l)
 
     IRM learns g on all entries as if each were a binary problem, and normalises rows afterwards. Here g has the
-    constant pieces that IRM finds, but their levels :math:`e^{\theta_b}` minimise the log loss of what comes out:
+    constant pieces that IRM finds, but their levels :math:`e^{\theta_b}` minimise the log loss of the normalised
+    probabilities:
 
     .. math::
         \min_{\theta_1 \leq \ldots \leq \theta_B} \; -\sum_i \log T(z^{(i)})_{y_i}
@@ -62,9 +63,9 @@ class NormalisedIsotonic(Pooled):
 
     Notes
     -----
-    Rows of IRM's g(z) sum to 1 on average but not one by one, and the further off they are, the more the normalisation
-    undoes of what was learned and the more is gained here. After temperature scaling rows are nearer to 1, and less is;
-    with two classes they sum to 1 already, and the map is IRM. The ridge was chosen on held-out rows of 24 sets of
+    The values g(z) of IRM sum to 1 on average, but not for every sample. The further they are from 1, the more the
+    normalisation changes the fit, and the more this map gains. After temperature scaling rows are nearer to 1, and less
+    is; with two classes they sum to 1 already, and the map is IRM. The ridge was chosen on held-out rows of 24 sets of
     outputs of published classifiers, from 500 and from 5000 rows; 1 to 3 are about as good.
 
     The problem is convex, and is solved by Newton steps on sums of a statistic over rows, each a small non-negative

@@ -34,7 +34,8 @@ class IntraOrderPreserving(CalibrationMap):
     n_knots : int
         Number of knots of g, both ends included.
     ridge : float
-        Strength of the pull of the slopes towards that of temperature scaling; its effect fades as rows are added.
+        Strength of the penalty that shrinks the slopes towards that of temperature scaling; its effect fades as rows
+        are added.
     logits : bool
         Whether scores are logits rather than probabilities.
     classes : sequence, optional

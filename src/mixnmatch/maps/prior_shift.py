@@ -48,7 +48,7 @@ class PriorShift(CalibrationMap):
 
     .. math:: T(z)_k = \frac{r_k z_k}{\sum_j r_j z_j} .
 
-    It is computed in logarithms, so that saturated scores and extreme ratios keep their digits. A probability of zero
+    It is computed in logarithms, so saturated scores and extreme ratios stay precise. A probability of zero
     stays zero. Where the features of each class are distributed as before, and z is calibrated, T(z) is calibrated for
     the new frequencies (Saerens et al. 2002). Nothing is learned from the scores and labels that it is fitted on.
 

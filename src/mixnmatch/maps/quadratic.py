@@ -23,8 +23,8 @@ LONGEST_PIECE = 4.0
 class QuadraticScaling(OddsCurveMap):
     r"""Quadratic scaling (Berta et al. 2025): :math:`p = \sigma(f(x))` with f quadratic in the log-odds x.
 
-    Beyond the range of the calibration set (without 1% of it on each side) f goes on as a straight line, and f
-    increases everywhere. A plain parabola turns back somewhere, which makes its log loss large on some data.
+    Outside the range of the calibration set (without 1% on each side) f is a straight line, and f increases everywhere.
+    A plain parabola decreases somewhere, which makes its log loss large on some data.
 
     Parameters
     ----------

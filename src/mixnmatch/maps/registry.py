@@ -190,7 +190,7 @@ _registered: dict[str, type[CalibrationMap]] = {}
 
 
 def register_map(kind: type[CalibrationMap], *, name: str, summary: str | None = None, slow: bool = False) -> None:
-    """Add a map of your own to the library, under a short name.
+    """Register your own map under a short name.
 
     It can then be built by :func:`calibrator`, compared, saved and loaded like the built-in ones. A binary map becomes
     one-vs-all for many classes.
@@ -248,8 +248,8 @@ def calibrator(name: str, *, logits: bool = False, classes: Any = None, **option
     classes : sequence, optional
         Names of the columns.
     **options
-        Parameters of the map; for a composition, ``loss`` goes to its first part, ``cv`` to the composition and the
-        rest to its second part.
+        Parameters of the map; for a composition, ``loss`` is passed to the first map, ``cv`` to the composition and the
+        rest to the second map.
 
     Examples
     --------
@@ -284,9 +284,9 @@ def default_method(n_classes: int) -> str:
     -------
     str
         For two classes a map with an intercept, which can move the mean probability to the base rate even if the
-        predicted classes then change: a classifier of rare positives needs that. It is shrunk towards leaving scores
-        as they are, so that it seldom does harm with few samples (``docs/results/two_classes.md``). For more classes
-        one that keeps the predicted classes.
+        predicted classes then change: a classifier of rare positives needs that. It is shrunk towards the identity, so
+        it seldom does harm with few samples (``docs/results/two_classes.md``). For more classes one that keeps the
+        predicted classes.
 
     Examples
     --------

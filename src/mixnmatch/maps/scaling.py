@@ -38,7 +38,7 @@ class VectorScaling(SoftmaxLinear):
 
     Notes
     -----
-    It acts on log-probabilities, so that logits and the probabilities they give lead to the same map.
+    It acts on log-probabilities, so logits and their softmax give the same map.
 
     Log loss is minimised by Newton's method, the last step being one that promises to lower the mean loss by less than
     1e-9 of it (1e-8 from 400 classes on, for float32 scores): far less than the chance in a finite calibration set.
@@ -103,7 +103,7 @@ class BiasCorrectedTemperatureScaling(VectorScaling):
 class MatrixScaling(VectorScaling):
     r"""Matrix scaling (Guo et al. 2017): :math:`T(z) = \mathrm{softmax}(W \log z + b)`.
 
-    With L^2 parameters it over-fits unless n is far above L^2; :class:`StructuredMatrixScaling` is the one to use.
+    With L^2 parameters it overfits unless n is far above L^2; prefer :class:`StructuredMatrixScaling`.
 
     Parameters
     ----------

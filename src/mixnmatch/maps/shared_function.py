@@ -19,7 +19,7 @@ class SharedFunction(CalibrationMap):
     ----------
     g : callable
         A strictly increasing function from [0, 1] to the non-negative numbers, that takes and returns arrays. Nothing
-        is learned; ``fit`` checks on a grid that g is what it should be.
+        is learned; ``fit`` checks on a grid that g is finite, not negative and strictly increasing.
     logits, classes, weights
         As for :class:`TemperatureScaling`.
 

@@ -84,7 +84,7 @@ def check_penalty(penalty: Any, choices: str = '"loo"') -> None:
 class ShrunkenPlattScaling(_Shrunken):
     r"""Platt scaling that is shrunk towards the identity: :math:`p = 1 / (1 + \exp(-a x - b))`, x the log-odds, a > 0.
 
-    For calibration sets of a few hundred samples or fewer. It leaves the scores as they are unless the calibration set
+    For calibration sets of a few hundred samples or fewer. It keeps the scores unchanged unless the calibration set
     shows that a change helps.
 
     Parameters

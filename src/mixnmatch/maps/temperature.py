@@ -45,10 +45,10 @@ class TemperatureScaling(CalibrationMap):
     loss_ : float
         Mean loss on the calibration set.
     bound_ : str or None
-        "separable" if log loss falls for ever as t goes to 0 (no label is behind another class): t then is where the
+        "separable" if the log loss decreases as t goes to 0 (every label is the predicted class): t then is where the
         mean probability of the label is about (n + 1/2) / (n + 1), which is as much as n samples without an error tell.
-        "uniform" if log loss falls for ever as t goes to infinity (scores that say nothing, or the opposite): t then is
-        so large that going on no longer matters.
+        "uniform" if the log loss decreases as t goes to infinity (scores without information, or reversed ones): t then
+        is so large that going on no longer matters.
     backend_ : str
         Kernels that the fit used.
 

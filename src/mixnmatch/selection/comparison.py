@@ -1,4 +1,4 @@
-"""Compare methods on one's own data: cross-validated or on a held-out set, ranked by a proper score."""
+"""Compare methods on your own data, by cross-validation or on a held-out set, and rank them by a proper score."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def compare(
     confidence: float = 0.95,
     scoring: str = "nll",
 ) -> Comparison:
-    """Compare calibration methods on samples that they were not fitted on, and say which one to use.
+    """Compare calibration methods on held-out samples, and recommend one.
 
     Parameters
     ----------
@@ -51,8 +51,8 @@ def compare(
     y : array of shape (n,)
         Labels.
     methods : sequence of short names and maps, or mapping from names to maps, or "all", optional
-        What to compare. By default the methods of ``mixnmatch.selection.methods.TWO_CLASSES`` or ``MANY_CLASSES``;
-        ``"all"`` compares all but ``uniform``. The identity always takes part.
+        Methods to compare. By default those of ``mixnmatch.selection.methods.TWO_CLASSES`` or ``MANY_CLASSES``;
+        ``"all"`` compares all but ``uniform``. The identity (no calibration) is always included.
     logits : bool
         Whether scores are logits.
     sample_weight : array of shape (n,), optional
@@ -66,7 +66,7 @@ def compare(
     classes : sequence, optional
         Names of the columns.
     progress : callable, optional
-        Called before each method with the number of methods done, the number of all, and the name.
+        Called before each method with the number of finished methods, the number of all methods, and the name.
     confidence : float
         Coverage of the intervals.
     scoring : {"nll", "brier"}
@@ -79,8 +79,8 @@ def compare(
 
     Notes
     -----
-    Methods are ranked by a proper score. The calibration error is shown beside it but never ranked by. Differences to
-    the best are paired, sample by sample.
+    Methods are ranked by a proper score, never by the calibration error, which is shown for information. Differences
+    from the best are paired, sample by sample.
 
     Examples
     --------

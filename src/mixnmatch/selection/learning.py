@@ -1,4 +1,4 @@
-"""Learning curves: how good methods are with fewer calibration samples, and whether more would help."""
+"""Learning curves: performance against the number of calibration samples, and whether more samples would help."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SMALLEST_SHOWN = 0.0001
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One method fitted on so many samples: means over repetitions and their standard errors.
+    """One method at one calibration-set size: means over repetitions and their standard errors.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class CurvePoint:
         Means of log loss, Brier score, accuracy and calibration error (of the positive class if there are two classes,
         otherwise of the predicted class) on other samples.
     nll_error, brier_error, accuracy_error, error_error : float
-        Standard errors of these over repetitions. Repetitions share samples, so they are rather too small.
+        Standard errors of these over repetitions. Repetitions share samples, so these are somewhat too small.
     repetitions : int
         Repetitions that succeeded.
     """
@@ -84,11 +84,11 @@ class Outlook:
     method : str
         Name of the method.
     last_gain : float
-        By how much the log loss fell at the last increase of the calibration set.
+        Decrease of the log loss at the last increase of the calibration set.
     standard_error : float
         Standard error of that difference, paired over repetitions.
     next_gain : float
-        What an increase by the same factor should bring, if the excess loss falls like 1 / n.
+        Expected decrease at a further increase by the same factor, if the excess loss falls like 1 / n.
     verdict : {"yes", "no", "unclear"}
         Whether more samples would help.
     sizes : tuple of int
@@ -137,7 +137,7 @@ class LearningCurve(Tabular):
     sizes : tuple of int
         Numbers of samples.
     how : str
-        What the results rest on, in words.
+        Description of the samples and repetitions.
     failures : dict
         Messages of methods that failed, by "method at size".
     """
@@ -226,7 +226,7 @@ def learning_curve(
     random_state: int = 0,
     progress: Progress | None = None,
 ) -> LearningCurve:
-    """Fit methods on more and more samples and evaluate them on others.
+    """Fit methods on increasing numbers of samples, and evaluate them on held-out samples.
 
     Parameters
     ----------
@@ -235,14 +235,14 @@ def learning_curve(
     y : array of shape (n,)
         Labels.
     methods : sequence of short names and maps, or mapping from names to maps, optional
-        By default TS, ETS, IRM, IROvA-TS and SMS. The identity always takes part.
+        By default TS, ETS, IRM, IROvA-TS and SMS. The identity (no calibration) is always included.
     sizes : sequence of int, optional
-        Numbers of samples to fit on; by default the largest number that there is, halved a few times.
+        Numbers of samples to fit on; by default all available samples, and a few times half as many.
     most_sizes : int
-        How many sizes there are at most, if they are not given.
+        Maximal number of default sizes.
     repetitions : int
-        How often samples are drawn. Smaller sets of a repetition are part of the larger ones, so that differences
-        between sizes are paired.
+        Number of random draws. In each repetition, smaller sets are subsets of larger ones, so differences between
+        sizes are paired.
     evaluation : tuple (scores, y) or (scores, y, sample_weight), optional
         Held-out set. By default a third of the samples, drawn anew in every repetition, is set aside.
     logits, sample_weight, classes
@@ -250,7 +250,7 @@ def learning_curve(
     random_state : int
         Seed of the draws.
     progress : callable, optional
-        Called before each step with the number of steps done, the number of all, and a name.
+        Called before each step with the number of finished steps, the number of all steps, and a name.
 
     Returns
     -------
@@ -259,8 +259,8 @@ def learning_curve(
 
     Notes
     -----
-    The excess loss of a parametric map falls like 1 / n. Then doubling the samples again gains half of what the last
-    doubling did, and infinitely many samples gain as much as it did.
+    The excess loss of a parametric map falls like 1 / n. Then the next doubling of the samples gains half as much as
+    the last one, and all further doublings together gain as much as the last one.
 
     Examples
     --------

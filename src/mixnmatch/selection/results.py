@@ -27,7 +27,7 @@ WIDTH = 80
 
 @dataclass(frozen=True)
 class MethodResult:
-    """How one method did on samples that it was not fitted on.
+    """Results of one method on held-out samples.
 
     Attributes
     ----------
@@ -36,8 +36,7 @@ class MethodResult:
     gain : CalibrationGain or None
         Calibration gain over the uncalibrated scores (decrease of the Brier score), with its interval.
     behind : MeanEstimate or None
-        By how much the score ranked by is above that of the best method: the mean of paired differences, with its
-        interval.
+        Difference of the ranking score from that of the best method: the mean of paired differences, with its interval.
     nll, brier, accuracy : MeanEstimate or None
         Log loss, Brier score and accuracy.
     accuracy_change : MeanEstimate or None
@@ -45,14 +44,14 @@ class MethodResult:
     winners_changed : float or None
         Share of samples whose predicted class changed.
     accuracy_preserving : bool
-        Whether the method promises that there are none.
+        Whether the method never changes a predicted class.
     error : CalibrationError or None
         Calibration error by the default estimator, of the positive class if there are two classes and of the
         predicted class otherwise. Methods are never ranked by it.
     seconds : float
-        Seconds that a fit took.
+        Seconds for a fit.
     failure : str or None
-        Why there are no results, where the method failed.
+        Error message, if the method failed.
     """
 
     name: str
@@ -85,13 +84,13 @@ class Comparison(Tabular):
     results : tuple of MethodResult
         One for each method.
     how : str
-        What the results rest on, in words.
+        Description of the evaluation, such as "5-fold cross-validation".
     n_rows, n_classes : int
         Samples of the evaluation set, and classes.
     confidence : float
         Coverage of the intervals.
     left_out : tuple of str
-        Short names that are not among the default ones.
+        Short names of methods that were not compared.
     losses : LossTable or None
         Losses of the methods for each sample.
     scoring : {"nll", "brier"}
