@@ -17,7 +17,7 @@ from mixnmatch._engine.scores import ROUNDING, SMALLEST_PROBABILITY, WIDEST
 
 
 class FittedMap(Protocol):
-    """What the engine knows of a fitted map: whether it keeps winners, and how it acts on a block."""
+    """Interface of a fitted map that the engine uses."""
 
     @property
     def accuracy_preserving(self) -> bool:
@@ -90,7 +90,7 @@ class Block:
         return np.asarray(np.log(np.maximum(self.values, self.values.dtype.type(max(floor, SMALLEST_PROBABILITY)))))
 
     def log_floor(self, floor: float) -> float:
-        """Logarithm of the least probability that is read; logits need none, unless the map was fitted with one."""
+        """Logarithm of the smallest probability that is used; logits have none unless the map was fitted with one."""
         if floor == 0 and self.form == "logits":
             return -np.inf
         return float(np.log(max(floor, SMALLEST_PROBABILITY)))
@@ -111,7 +111,7 @@ class Block:
         return self.values / np.where(off, sums, 1.0)[:, None]
 
     def label_probabilities(self) -> NDArray[Any]:
-        """Probability of each row's label, to the last bit that of :meth:`probabilities`, without all the others."""
+        """Probability of each sample's label, bit-identical to :meth:`probabilities`."""
         if self.form != "logits":
             return picked(self.probabilities(), self.y)
         e = self.kernels.leads(self.values)
@@ -147,7 +147,7 @@ class Block:
 
 
 def small_block(scores: NDArray[Any], *, logits: bool, n_classes: int) -> Block | None:
-    """A small array as a block, if there is nothing to say about it; None where it has to be read with care."""
+    """Return a small array as a block; None if its values need the full checks."""
     name = scores.dtype.name
     plain = name in ("float32", "float64") and scores.dtype.isnative and scores.flags.c_contiguous
     if not plain or scores.shape[1] != n_classes:
