@@ -90,7 +90,7 @@ def rows(
     )
     if table.masked and labels is not None and not is_dask(table.values):
         _refuse_masked_labels(table, labels)
-    from mixnmatch._engine.weights import read_weight  # predictions need it not
+    from mixnmatch._engine.weights import read_weight  # predictions do not need it
 
     weight = read_weight(sample_weight, table.n_rows, weights=weights)
     return Rows.of(

@@ -49,7 +49,7 @@ class Tabular:
         return pd.DataFrame([dict(record) for record in self._records()])
 
     def _repr_html_(self) -> str:
-        """The table and what is said about it, for notebooks."""
+        """Return the table and its texts as HTML for notebooks."""
         header, *rows = self._cells()
         above, below = ("".join(f"<p>{escape(text)}</p>" for text in texts) for texts in self._texts())
         head = "".join(f'<th scope="col">{escape(text)}</th>' for text in header)
