@@ -1,15 +1,17 @@
 """How fast a saved map is loaded and applied to few samples, in units of what a server does anyway.
 
 Run it on an idle machine: ``python benchmarks/serving.py``. Times are the best of several; all of them on one thread.
+New processes are started in turn, and measured in processor seconds.
 """
 
 from __future__ import annotations
 
 import compileall
+import math
+import resource
 import subprocess
 import sys
 import tempfile
-import time
 import timeit
 from collections.abc import Callable
 from pathlib import Path
@@ -21,22 +23,25 @@ import mixnmatch as mm
 NAMES = ("ts", "ets", "irm", "beta", "svs", "sms", "iop", "irm-ets", "isotonic", "auto")
 
 
-def best(call: Callable[[], object], rounds: int = 7) -> float:
-    """Seconds of a call, the best of several rounds of about 20 ms each."""
-    timer = timeit.Timer(call)
-    once = max(timer.timeit(1), 1e-7)
-    number = max(int(0.02 / once), 1)
-    return min(timer.repeat(rounds, number)) / number
-
-
-def started(code: str, rounds: int = 9) -> float:
-    """Seconds of a new process that runs some code."""
-    found = []
+def best(calls: dict[str, Callable[[], object]], rounds: int = 30, number: int = 50) -> dict[str, float]:
+    """Seconds of calls, the best of several rounds in turn."""
+    found = dict.fromkeys(calls, math.inf)
     for _ in range(rounds):
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-c", code], check=True)
-        found.append(time.perf_counter() - start)
-    return min(found)
+        for name, call in calls.items():
+            found[name] = min(found[name], timeit.timeit(call, number=number) / number)
+    return found
+
+
+def started(codes: list[str], rounds: int = 15) -> list[float]:
+    """Processor seconds of new processes that run some code each."""
+    found = [math.inf] * len(codes)
+    for _ in range(rounds):
+        for k, code in enumerate(codes):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([sys.executable, "-c", code], check=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            found[k] = min(found[k], after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    return found
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -51,22 +56,26 @@ def main() -> None:
     fitted = {name: mm.calibrator(name, logits=True).fit(sample.logits_cal, sample.labels_cal) for name in NAMES}
     # An installed package comes with its bytecode; a checkout may have none.
     compileall.compile_dir(Path(mm.__file__).parent, quiet=1)
-    plain = started("import numpy")
-    print(f"import numpy in a new process: {1e3 * plain:.0f} ms")
+    names = ("ts", "irm", "auto")
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("ts", "irm", "auto"):
+        codes = ["import numpy"]
+        for name in names:
             path = Path(folder, f"{name}.json")
             fitted[name].save(path)
-            code = f"import numpy, mixnmatch; mixnmatch.load({str(path)!r}).predict_proba(5 * numpy.eye(10))"
-            print(f"load {name} and predict in a new process: {started(code) / plain:.2f} times that")
+            codes.append(f"import numpy, mixnmatch; mixnmatch.load({str(path)!r}).predict_proba(5 * numpy.eye(10))")
+        plain, *took = started(codes)
+    print(f"import numpy in a new process: {1e3 * plain:.0f} ms")
+    for name, seconds in zip(names, took, strict=True):
+        print(f"load {name} and predict in a new process: {seconds / plain:.2f} times that")
     with mm.engine(threads=1):
         for n in (1, 32):
             x = np.ascontiguousarray(sample.logits_eval[:n])
-            unit = best(lambda x=x: softmax(x))
+            calls: dict[str, Callable[[], object]] = {"softmax": lambda x=x: softmax(x)}
+            times = best(calls | {name: lambda x=x, m=map_: m.predict_proba(x) for name, map_ in fitted.items()})
+            unit = times.pop("softmax")
             print(f"\n{n} x 10 logits, one NumPy softmax takes {1e6 * unit:.1f} us")
-            for name, map_ in fitted.items():
-                took = best(lambda x=x, m=map_: m.predict_proba(x))
-                print(f"  {name:<10}{1e6 * took:9.1f} us {took / unit:8.1f} softmaxes")
+            for name, seconds in times.items():
+                print(f"  {name:<10}{1e6 * seconds:9.1f} us {seconds / unit:8.1f} softmaxes")
 
 
 if __name__ == "__main__":

@@ -397,3 +397,16 @@ def test_vector_kernels_on_rows_are_those_of_columns(backend, dtype, tolerance, 
         reference.diagonal_product(s, p, a, b, w),
     )
     np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_classes", [2, 15, 16, 17, 31, 64, 65, 100, 256, 257, 300, 319, 1000])
+def test_the_first_of_equal_entries_wins(backend, dtype, n_classes):
+    """Rows are read in vectors and pieces of several lengths; ties may be anywhere in them."""
+    rng = np.random.default_rng(n_classes)
+    x = rng.integers(-2, 3, (400, n_classes)).astype(dtype)
+    x[np.arange(400), rng.integers(0, n_classes, 400)] = 3
+    x[np.arange(400), rng.integers(0, n_classes, 400)] = 3
+    np.testing.assert_array_equal(backend.winners(x), x.argmax(axis=1))
+    x[:, -1] = 4
+    np.testing.assert_array_equal(backend.winners(x), n_classes - 1)

@@ -40,6 +40,23 @@ def test_loading_and_predicting_needs_numpy_alone(tmp_path):
     subprocess.run([sys.executable, "-c", ALONE, str(tmp_path), rows, json.dumps(NAMES)], check=True)
 
 
+LIGHT = """
+import sys
+import numpy as np
+import mixnmatch
+mixnmatch.load(sys.argv[1]).predict_proba(5 * np.eye(4))
+fits = [m for m in sys.modules if m.startswith("mixnmatch.") and m.endswith(("_fit", "_solver", "_solve", "_passes"))]
+assert not fits and "_hashlib" not in sys.modules, fits
+"""
+
+
+@pytest.mark.parametrize("name", ["ts", "irm", "isotonic", "iop", "svs", "sms"])
+def test_serving_imports_nothing_that_only_fits_need(name, tmp_path):
+    """Loading a map and the first prediction take little more time than importing NumPy."""
+    calibrator(name, logits=True).fit(LOGITS, Y).save(tmp_path / "map.json")
+    subprocess.run([sys.executable, "-c", LIGHT, str(tmp_path / "map.json")], check=True)
+
+
 BLAS_AFTER = """
 import sys
 from concurrent.futures import ThreadPoolExecutor

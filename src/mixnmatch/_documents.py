@@ -20,7 +20,7 @@ MOST_NESTING = 200
 
 
 def sealed(document: dict[str, Any]) -> bytes:
-    """The file of a document: its JSON with its checksum."""
+    """Return a document as the bytes of a JSON file with a checksum."""
     content = json.dumps(document | {"sha256": checksum(document)}, indent=1, allow_nan=False)
     return content.encode() + b"\n"
 
@@ -81,13 +81,13 @@ def read_document(
 
 
 def checksum(document: dict[str, Any]) -> str:
-    """SHA-256 of a document, however it is laid out."""
+    """Return the SHA-256 of a document, independent of its layout."""
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return str(_sha256()(canonical.encode()).hexdigest())
 
 
 def _sha256() -> Any:
-    """Python's own SHA-256: importing ``hashlib`` loads OpenSSL, a large part of the time that loading a map takes."""
+    """Return Python's own SHA-256: ``hashlib`` loads OpenSSL, which takes longer than reading a map file."""
     for name in ("_sha2", "_sha256"):  # from Python 3.12 on, and before
         with suppress(ImportError):
             return import_module(name).sha256
@@ -95,7 +95,7 @@ def _sha256() -> Any:
 
 
 def nesting(document: Any) -> int:
-    """How many lists and tables are inside each other, counted without recursion."""
+    """Return the nesting depth of lists and tables, without recursion."""
     depth, level = 0, [document]
     while level and depth <= MOST_NESTING:
         level = [

@@ -99,7 +99,7 @@ def _mode_of(target: Path) -> int:
 
 @contextmanager
 def named(path: str | PathLike[str]) -> Iterator[None]:
-    """Errors of the system name the file that was asked for, not the one beside it that nobody knows of."""
+    """Let system errors name the requested file instead of the temporary one."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Saving and loading maps: one JSON file, versioned, with exact numbers and nothing that could run.
+"""Save and load maps as versioned JSON files with exact numbers; code in a file is never executed.
 
 A file holds a readable header, the user's metadata and the map (:mod:`mixnmatch._map_json`). A checksum detects
 corruption. Only regular files up to a stated size are read. Files of format version 1 will always load; a newer format
@@ -27,7 +27,7 @@ VERSION = 1
 
 
 def to_bytes(fitted: CalibrationMap, *, metadata: Mapping[str, Any] | None = None) -> bytes:
-    """The file of a fitted map; see :func:`save`."""
+    """Return a fitted map as the bytes of a file; see :func:`save`."""
     if metadata is None:
         metadata = getattr(fitted, "metadata_", {})
     body = encode(fitted)
@@ -54,7 +54,7 @@ def to_bytes(fitted: CalibrationMap, *, metadata: Mapping[str, Any] | None = Non
 
 
 def save(fitted: CalibrationMap, path: str | PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write a fitted map to ``path``, atomically: the file is the old one or the new one, never half of it.
+    """Write a fitted map to ``path``, atomically.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def _metrics(fitted: CalibrationMap) -> dict[str, float]:
 
 
 def _plain_metadata(value: Any, where: str = "metadata", depth: int = 0) -> Any:
-    """A copy of metadata made of plain values, or an error that says which one is not."""
+    """Return a copy of metadata made of plain values; raise an error for other values."""
     if depth > MOST_NESTING:
         msg = f"{where:.80} is nested too deeply"
         raise ValueError(msg)
@@ -128,7 +128,7 @@ def load(path: str | PathLike[str]) -> CalibrationMap:
 
 
 def read_header(path: str | PathLike[str]) -> dict[str, Any]:
-    """What a map file says about its map, without building the map.
+    """Read the header of a map file without building the map.
 
     Returns
     -------
@@ -151,7 +151,7 @@ def _header(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_document(path: str | PathLike[str]) -> dict[str, Any]:
-    """The JSON of a map file, once format, version and checksum are found right."""
+    """Read the JSON of a map file and check its metadata."""
     document = read_document(path, form=FORMAT, version=VERSION, what="map file", error=MapFileError)
     if not isinstance(document.get("metadata", {}), dict):
         msg = f"{os.fspath(path)} has metadata that are not a table"
@@ -160,7 +160,7 @@ def _read_document(path: str | PathLike[str]) -> dict[str, Any]:
 
 
 def _checked(made: Any) -> CalibrationMap:
-    """The map, once it has shown on a few rows that it works as a whole."""
+    """Apply the map to a few samples, check the result, and return the map."""
     if not isinstance(made, CalibrationMap):
         msg = "its content is not a map"
         raise MapFileError(msg)

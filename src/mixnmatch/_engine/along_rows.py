@@ -1,4 +1,4 @@
-"""Sums, maxima, winners and picks along the rows of a table, and rows of two: where NumPy's own ways are slow."""
+"""Row sums, row maxima, winners and picked entries, faster than with NumPy's own functions."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -17,7 +18,7 @@ from mixnmatch._engine.scores import ROUNDING, SMALLEST_PROBABILITY, WIDEST
 
 
 class FittedMap(Protocol):
-    """What the engine knows of a fitted map: whether it keeps winners, and how it acts on a block."""
+    """Interface of a fitted map that the engine uses."""
 
     @property
     def accuracy_preserving(self) -> bool:
@@ -90,10 +91,10 @@ class Block:
         return np.asarray(np.log(np.maximum(self.values, self.values.dtype.type(max(floor, SMALLEST_PROBABILITY)))))
 
     def log_floor(self, floor: float) -> float:
-        """Logarithm of the least probability that is read; logits need none, unless the map was fitted with one."""
+        """Logarithm of the smallest probability that is used; logits have none unless the map was fitted with one."""
         if floor == 0 and self.form == "logits":
             return -np.inf
-        return float(np.log(max(floor, SMALLEST_PROBABILITY)))
+        return _log(max(floor, SMALLEST_PROBABILITY))
 
     def probabilities(self) -> NDArray[Any]:
         """Probabilities, in float64 unless they came in as float32 probabilities."""
@@ -111,7 +112,7 @@ class Block:
         return self.values / np.where(off, sums, 1.0)[:, None]
 
     def label_probabilities(self) -> NDArray[Any]:
-        """Probability of each row's label, to the last bit that of :meth:`probabilities`, without all the others."""
+        """Probability of each sample's label, bit-identical to :meth:`probabilities`."""
         if self.form != "logits":
             return picked(self.probabilities(), self.y)
         e = self.kernels.leads(self.values)
@@ -131,7 +132,9 @@ class Block:
 
     def in_double(self) -> Block:
         """The same rows in float64."""
-        return self if self.values.dtype == np.float64 else replace(self, values=self.values.astype(np.float64))
+        return (
+            self if self.values.dtype.char == "d" else self._with(self.values.astype(np.float64), self.form, self.kept)
+        )
 
     def after(self, fitted: FittedMap) -> Block:
         """The same rows after a fitted map.
@@ -140,17 +143,28 @@ class Block:
         that is at one of its steps must get there whatever computes it.
         """
         kept, values = self.winner if fitted.accuracy_preserving else None, fitted._log_proba(self.in_double())
-        return Block(  # measured, three times as fast as dataclasses.replace
-            values, "log-probabilities", self.index, self.labels, self.weight, self.off_simplex, self.rounding,
-            self.backend, self.companions, kept,
+        return self._with(values, "log-probabilities", kept)
+
+    def _with(self, values: NDArray[Any], form: str, kept: NDArray[np.intp] | None) -> Block:
+        """The same rows with other values; measured, three times as fast as dataclasses.replace."""
+        return Block(
+            values, form, self.index, self.labels, self.weight, self.off_simplex, self.rounding, self.backend,
+            self.companions, kept,
         )  # fmt: skip
 
 
+@lru_cache(maxsize=64)
+def _log(number: float) -> float:
+    return float(np.log(number))
+
+
+_REAL = {"f": "float32", "d": "float64"}
+
+
 def small_block(scores: NDArray[Any], *, logits: bool, n_classes: int) -> Block | None:
-    """A small array as a block, if there is nothing to say about it; None where it has to be read with care."""
-    name = scores.dtype.name
-    plain = name in ("float32", "float64") and scores.dtype.isnative and scores.flags.c_contiguous
-    if not plain or scores.shape[1] != n_classes:
+    """Return a small array as a block; None if its values need the full checks."""
+    name = _REAL.get(scores.dtype.char)  # a dtype's own name is put together anew each time
+    if name is None or not (scores.dtype.isnative and scores.flags.c_contiguous) or scores.shape[1] != n_classes:
         return None
     backend = kernels.choose_backend(asked_backend())
     low, high, least, most = kernels.load(backend).extremes(scores).tolist()

@@ -30,7 +30,7 @@ def class_names(columns: Sequence[str]) -> NDArray[Any] | None:
 
 
 def shared_start(names: Sequence[str]) -> str:
-    """What all names begin with."""
+    """Return the common prefix of all names."""
     first, last = min(names), max(names)  # all others are between them, and share what these two share
     same = next((index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     return first[:same]
@@ -44,6 +44,6 @@ def as_names(texts: Sequence[str]) -> NDArray[Any]:
 
 
 def is_whole(text: str) -> bool:
-    """Whether a text is a number as Python writes it: 7 is, 07 is a name."""
+    """Whether a text is a whole number as Python writes it; 07 is a name."""
     digits = text.removeprefix("-")
     return digits.isascii() and digits.isdecimal() and (text == "0" or not digits.startswith("0")) and len(digits) < 19

@@ -31,7 +31,7 @@ def is_dask(array: Any) -> bool:
 
 
 def known_rows(array: Any) -> Any:
-    """The array with known sizes of its chunks, which may take a pass; the user's own stays as it is."""
+    """Return the array with known chunk sizes, computed if necessary; the user's array is not changed."""
     if not np.isnan(array.shape[0]):
         return array
     array = array.copy()
@@ -45,7 +45,7 @@ def one_class_chunk(table: Any) -> Any:
 
 
 def rows_like(vector: Any, table: Any) -> Any:
-    """One entry a row, in the chunks of rows that a table has.
+    """Return a vector in the row chunks of a table.
 
     A NumPy vector is put on the cluster once, so that passes do not carry it along.
     """
@@ -98,14 +98,14 @@ def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, com
 
 
 def unless_error(found: Any) -> Any:
-    """What a reduction found; an error that it found is raised here, where the user is."""
+    """Return the result of a reduction; if it is an error, raise it in the client."""
     if isinstance(found, Exception):
         raise found
     return found
 
 
 def _large_graphs_allowed() -> AbstractContextManager[Any]:
-    """No warning of large graphs; before `distributed` is loaded its settings must be left alone."""
+    """Disable Dask's warning about large graphs, if `distributed` is loaded."""
     import dask
 
     if "distributed" not in sys.modules:
@@ -117,7 +117,7 @@ def _large_graphs_allowed() -> AbstractContextManager[Any]:
 
 
 class _Job:
-    """What all tasks of a pass share: the function, its arguments, where chunks start, and how blocks are cut."""
+    """Data shared by all tasks of a pass: function, arguments, starts of chunks and block size."""
 
     def __init__(self, work: Callable[..., Any], args: tuple[Any, ...], rows: tuple[int, ...]):
         self.work = work
@@ -126,13 +126,13 @@ class _Job:
         self.block_bytes = asked_block_bytes()
 
     def run(self, number: int, chunks: list[Any]) -> Any:
-        """Work on a chunk. Its blocks run one after another: the cores are Dask's to share out."""
+        """Process a chunk on one thread: Dask assigns the cores."""
         with engine(threads=1, block_bytes=self.block_bytes), single_threaded_blas():
             return self.work(self.starts[number], chunks, *self.args)
 
 
 def _size(value: Any) -> int:
-    """Bytes of the arrays in the arguments of a pass, whatever holds them."""
+    """Total bytes of the arrays in the arguments of a pass, nested ones included."""
     if isinstance(value, np.ndarray):
         return int(value.nbytes)
     if isinstance(value, tuple | list):

@@ -1,4 +1,4 @@
-"""The one door: arrays, data frames, tensors and Dask arrays become checked :class:`Rows`."""
+"""Check arrays, data frames, tensors and Dask arrays and turn them into :class:`Rows`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def rows(
     )
     if table.masked and labels is not None and not is_dask(table.values):
         _refuse_masked_labels(table, labels)
-    from mixnmatch._engine.weights import read_weight  # predictions need it not
+    from mixnmatch._engine.weights import read_weight  # predictions do not need it
 
     weight = read_weight(sample_weight, table.n_rows, weights=weights)
     return Rows.of(
@@ -160,7 +160,7 @@ def _of_class(values: Any, name: Any, classes: NDArray[Any], logits: bool) -> An
 
 
 def _title(scores: Any, columns: list[Any] | None) -> Any:
-    """Name of the one column of scores, where it has one: that of the positive class, if it is called like it."""
+    """Return the name of a single score column, which may be the name of the positive class."""
     if columns and len(columns) == 1:
         return columns[0]
     return scores.name if is_series(scores) else None
@@ -268,7 +268,7 @@ def _one_each(values: Any, n_rows: int, what: str) -> NDArray[Any] | None:
 
 
 def _refuse_more(given: Rows, y: Any, sample_weight: Any, logits: bool, classes: Any, *more: Any) -> None:
-    """Rows have been checked with their labels and weights: nothing can be added afterwards."""
+    """Raise an error if labels, weights or classes are passed beside checked Rows."""
     if y is not None or sample_weight is not None or any(value is not None for value in more):
         msg = "these are Rows already: pass labels, weights and groups to mixnmatch.rows(...), which makes them"
         raise ValueError(msg)
@@ -281,7 +281,7 @@ def _refuse_more(given: Rows, y: Any, sample_weight: Any, logits: bool, classes:
 
 
 def no_rows(scores: Any, y: Any) -> bool:
-    """Whether a batch is empty: it then changes nothing that is counted."""
+    """Whether a batch has no samples."""
     empty = not isinstance(scores, Rows) and len(np.shape(scores)) > 0 and np.shape(scores)[0] == 0
     if empty and y is not None and np.size(y):
         msg = f"there are no scores, but {np.size(y)} labels"
@@ -290,7 +290,7 @@ def no_rows(scores: Any, y: Any) -> bool:
 
 
 def labelled(given: Rows) -> Rows:
-    """The rows, where labels are needed."""
+    """Return the rows; raise an error if they have no labels."""
     if given.labels is None:
         msg = "labels are needed here: pass y"
         raise ValueError(msg)
@@ -298,5 +298,5 @@ def labelled(given: Rows) -> Rows:
 
 
 def calibrated(given: Rows, values: Any) -> Rows:
-    """The same samples with the output of a fitted map as their scores; it need not be checked."""
+    """Return the same samples with calibrated probabilities as scores, without checking them again."""
     return replace(given, scores=Scores(values, False), chain=())

@@ -1,4 +1,4 @@
-"""Errors and warnings about input that carry their parts, so that every surface names its own options.
+"""Input errors and warnings as templates, so that Python and the command line name their own options.
 
 A message is a constant template and fields. Where it names an option, it has a placeholder, which is ``logits=True`` in
 Python and ``--logits`` on the command line.
@@ -42,7 +42,7 @@ class _Message:
         super().__init__(self.text(PYTHON))  # type: ignore[call-arg]
 
     def text(self, options: Mapping[str, str]) -> str:
-        """The message with options as they are called on a surface."""
+        """Return the message with the option names of a surface (Python or the command line)."""
         return self.template.format(**{**options, **self.fields})
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Folds of rows: a row belongs to one by a hash of its index or of its scores, wherever it is stored."""
+"""Assign samples to folds by a hash of their index or scores, independent of storage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_FOLDS = 1000
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """One fold of ``n_folds``: a row belongs to the fold that a hash of its index says, wherever it is stored."""
+    """One of ``n_folds`` folds; a hash of a sample's index or scores decides whether it belongs to it."""
 
     index: int
     n_folds: int
@@ -37,7 +37,7 @@ class Fold:
 
 
 def score_keys(block: Block) -> NDArray[np.uint64]:
-    """A whole number for each row, the same for logits and for the probabilities they give.
+    """Return an integer key for each sample, equal for logits and their probabilities.
 
     It is a weighted sum of the log-probabilities in steps of 2^-16, which rounding changes in one row of many millions.
     """
@@ -54,7 +54,7 @@ def check_folds(cv: Any) -> None:
 
 
 def fold_of(index: NDArray[Any] | range, n_folds: int, seed: int = 0) -> NDArray[np.intp]:
-    """Fold of each row index: a 64-bit mix of the index, so that order carries nothing."""
+    """Return the fold of each index by a 64-bit hash, independent of order."""
     if not isinstance(seed, int | np.integer):
         msg = f"random_state must be a whole number, got {seed!r}"
         raise ValueError(msg)

@@ -1,4 +1,4 @@
-"""Data frames that come in: which columns are which classes, and whether indexes agree.
+"""Data frames as input: match columns to classes and check indexes.
 
 pandas and polars are recognised by the types of what comes in; neither is imported here.
 """
@@ -104,7 +104,7 @@ def order_by_name(columns: Sequence[Any], wanted: Sequence[Any]) -> NDArray[np.i
 
 
 def spellings(columns: Sequence[Any]) -> list[NDArray[Any]]:
-    """Names of classes that columns may stand for: as they are, and without the start that they share."""
+    """Return candidate class names for columns: as given, and without their common prefix."""
     found = [np.array(columns)] if len({type(name) for name in columns}) == 1 else []
     text = [str(name) for name in columns]
     short = class_names(text)

@@ -1,4 +1,4 @@
-"""Labels that come in: checked here, once, and turned into column indices."""
+"""Check labels once and turn them into column indices."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def different(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def plain_names(values: NDArray[Any], what: str) -> NDArray[Any]:
-    """Labels or names of classes that came as Python objects, such as those of a pandas column, as text or numbers.
+    """Convert labels or class names from Python objects, such as a pandas column, to text or numbers.
 
     Text stays in Python's own strings, which are not padded to the longest.
     """
@@ -98,7 +98,7 @@ def _column_indices(labels: NDArray[Any], n_classes: int, first_row: int = 0) ->
 
 
 def _read_dask_labels(y: Any, n_rows: int, n_classes: int, classes: Any) -> tuple[Any, NDArray[Any]]:
-    """Column indices as a lazy array, once a pass has found all labels to be good."""
+    """Check labels in a pass and return their column indices as a lazy array."""
     labels = known_rows(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]

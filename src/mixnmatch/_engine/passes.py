@@ -1,4 +1,4 @@
-"""Passes over rows: cut a table into cache-sized blocks, run them on threads, hand results back in block order.
+"""Passes over rows: cut a table into cache-sized blocks, run them on threads, return results in block order.
 
 Everything that looks at all rows goes through :func:`run_blocks`. A pass never depends on how many threads ran it:
 blocks are fixed by the shape of the table and their results arrive in block order.
@@ -56,7 +56,7 @@ _pool_lock = threading.Lock()
 
 
 def settings() -> Settings:
-    """Settings that hold here: those of the context, else those of the process."""
+    """Return the current settings: those of the context, otherwise those of the process."""
     global _default
     found = _settings.get()
     if found is not None:
@@ -120,12 +120,12 @@ class engine:  # noqa: N801 (reads as a function: ``with engine(threads=1):``)
 
 
 def asked_backend() -> str:
-    """Kernels that passes in this context are asked to use."""
+    """Return the backend requested in this context."""
     return settings().backend
 
 
 def asked_block_bytes() -> int | None:
-    """Bytes in a block that passes in this context are asked to take."""
+    """Return the block size requested in this context."""
     return settings().block_bytes
 
 
@@ -151,7 +151,7 @@ def _text(path: str) -> str:
 
 @cache
 def _cpu_quota(root: str = "/sys/fs/cgroup") -> int | None:
-    """CPUs that a container may use, rounded up, as Linux control groups say (versions 2 and 1); None without limit."""
+    """CPU quota of the container, rounded up, from Linux control groups (versions 2 and 1); None without limit."""
     files = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
     for names in files:
         try:
@@ -174,7 +174,7 @@ def row_ranges(
 
 
 def _forget_pool() -> None:
-    """In a child process the pool has no threads, and its lock may be held by one that is not there."""
+    """Forget the pool after a fork: its threads do not exist in the child, and its lock may be held."""
     global _pool, _pool_lock
     _pool, _pool_lock = None, threading.Lock()
 
@@ -231,7 +231,7 @@ def add(left: Any, right: Any) -> Any:
 
 
 def total(results: Iterator[T], combine: Callable[[T, T], T] = add) -> T:
-    """Add up statistics, or combine them in another way, in the order they come."""
+    """Add or combine statistics in the order in which they arrive."""
     result = next(results)
     for item in results:
         result = combine(result, item)

@@ -1,4 +1,4 @@
-"""Rows in the form that the many passes of one fit read them in."""
+"""Rows prepared once for the many passes of a fit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT_ENTRIES, KEPT_SINGLE = 4_000_000, 32_000_000
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A source whose passes begin alike: ``prepare(block, *settings)`` is what the statistics read."""
+    """A source whose statistics all read ``prepare(block, *settings)``."""
 
     source: Rows
     prepare: Callable[..., Any]
@@ -37,7 +37,7 @@ class Prepared:
         block_bytes: int | None = None,
         single: bool = False,
     ) -> Prepared:
-        """Prepare the rows of a source: now, if they are few and in memory, else block by block in every pass.
+        """Prepare the rows of a source: once if they are few and in memory, otherwise in every pass.
 
         ``single`` says that what is prepared takes no more than four bytes an entry.
         """
@@ -47,7 +47,7 @@ class Prepared:
         return cls(source, prepare, settings, kept, block_bytes)
 
     def then(self, step: Callable[..., Any], *settings: Any) -> Prepared:
-        """The same rows with ``step(prepared, *settings)`` done to them, kept where they are kept."""
+        """Apply ``step(prepared, *settings)`` to the rows; the result is kept if they are kept."""
         kept = list(self._over_kept(step, *settings)) if self.kept else []
         return Prepared(
             self.source, _one_after_the_other, (self.prepare, self.settings, step, settings), kept, self.block_bytes

@@ -84,7 +84,7 @@ class Rows:
 
     @classmethod
     def of(cls, scores: Scores, labels: Any, weight: Any, **names: Any) -> Rows:
-        """Rows of checked scores, labels and weights, all brought to where the scores are."""
+        """Make rows of checked scores, labels and weights, moved to where the scores are."""
         values = scores.values
         if is_dask(values) and isinstance(labels, np.ndarray):  # on their way to the workers, as short as they can be
             labels = labels.astype(np.min_scalar_type(scores.n_classes - 1))
@@ -136,13 +136,13 @@ class Rows:
 
     @property
     def light_bytes(self) -> int | None:
-        """Bytes in a block of a pass that does little with each probability; None where these must be made first."""
+        """Block size of a pass with little work for each probability; None if probabilities must be computed first."""
         if self.scores.logits or self.chain or self.companions:
             return None
         return light_bytes(self.n_rows * self.scores.row_bytes)
 
     def through(self, fitted: FittedMap) -> Rows:
-        """The source as it looks after a fitted map."""
+        """Return the source with a fitted map applied in every pass."""
         return replace(self, chain=(*self.chain, fitted))
 
     def in_double(self) -> Rows:
@@ -154,7 +154,7 @@ class Rows:
         return replace(self, folds=(*self.folds, Fold(index, n_folds, keep, seed, by_scores)))
 
     def together(self, *others: Rows) -> Rows:
-        """The source with other tables of the same rows: each block has theirs ``beside`` it."""
+        """Return the source with other tables of the same samples; each block has theirs as companions."""
         return replace(self, companions=tuple(self._as_own_rows(other, other.scores.values) for other in others))
 
     def _as_own_rows(self, other: Rows, values: Any) -> Rows:
@@ -176,7 +176,7 @@ class Rows:
         return self if step < 2 else self._every(step)
 
     def in_memory(self) -> Rows:
-        """The source itself, with all of its rows brought here if they are on a cluster."""
+        """Return the source in memory; rows on a cluster are copied to the client."""
         return self._every(1) if self.on_dask else self
 
     def _every(self, step: int) -> Rows:
@@ -210,14 +210,14 @@ class Rows:
         return replace(self, scores=Scores(values, True))
 
     def _arrays(self) -> dict[str, Any]:
-        """The arrays that a pass reads, by name; a table that is there twice is read once."""
+        """Return the arrays that a pass reads, by name; a table used twice is read once."""
         found = {"values": self.scores.values, "labels": self.labels, "weight": self.weight}
         for k, other in enumerate(self.companions):
             found[f"companion {k}"] = None if other.scores.values is self.scores.values else other.scores.values
         return {name: array for name, array in found.items() if array is not None}
 
     def _without_arrays(self) -> Rows:
-        """All but the arrays, which a chunk brings along."""
+        """Return the source without its arrays, which tasks get from their chunks."""
         others = tuple(other._without_arrays() for other in self.companions)
         bare = replace(self.scores, values=None)
         named = replace(self, classes=None, columns=None, groups=None, clusters=None)
@@ -349,7 +349,7 @@ def refuse_dask(source: Rows, why: str, instead: str = "") -> None:
 
 
 def _aligned(array: Any, table: Any) -> Any:
-    """One entry (or one row) for each row of a table, where the table is: on Dask in the same chunks, or in memory."""
+    """Bring a vector to where a table is: to Dask in the same chunks of rows, or to memory."""
     if array is None:
         return None
     if is_dask(table):

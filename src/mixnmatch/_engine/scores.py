@@ -1,4 +1,4 @@
-"""Scores that come in: checked here, once, with errors that say what to do."""
+"""Check scores once, with errors that say what to do."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def read_scores(
 def shape_scores(
     scores: Any, *, logits: bool = False, n_classes: int | None = None, may_be_empty: bool = False
 ) -> Scores:
-    """Check all but the numbers themselves, which a lazy array does not show before it is computed."""
+    """Check everything but the values, which are unknown for a lazy array."""
     values = _as_table(scores, may_be_empty=may_be_empty)
     table = Scores(values, bool(logits))
     if values.ndim == 2 and values.shape[1] < 2:
@@ -164,7 +164,7 @@ def check_n_classes(found: int, fitted: int) -> None:
 
 
 def from_tensor(value: Any) -> Any:
-    """A tensor of PyTorch as a NumPy array, wherever it is and with or without a gradient; all else as it is."""
+    """Convert a PyTorch tensor on any device to a NumPy array; return other objects unchanged."""
     if not hasattr(value, "detach"):
         return value
     tensor = value.detach().cpu()
@@ -239,7 +239,7 @@ def _checked(table: Scores, name: str, first_row: int | str = 0) -> Scores:
 
 
 def _warn_of_probabilities(table: Scores) -> None:
-    """Warn where scores that are said to be logits are probabilities by all appearance."""
+    """Warn if scores passed as logits look like probabilities."""
     if not table.small or table.n_rows < ROWS_TO_COMPARE:
         return
     dask = is_dask(table.values)
@@ -254,12 +254,12 @@ def _warn_of_probabilities(table: Scores) -> None:
 
 
 def _rounding(n_classes: int) -> float:
-    """How far rows of probabilities that were cut to three decimals are from summing to 1 at most."""
+    """Return the largest deviation of row sums from 1 if probabilities were cut to three decimals."""
     return min(ROUNDED * n_classes, MOST_OFF)
 
 
 def _off_simplex(_start: int, chunks: list[NDArray[Any]]) -> float:
-    """How far rows of numbers of at most 1 are from being probabilities."""
+    """Return how far rows are from being probabilities."""
     furthest, values = 0.0, chunks[0]
     if values.ndim == 1:
         return float(max(0.0, -values.min()))

@@ -1,4 +1,4 @@
-"""Settings of the whole process that are changed while some of our calls run, and put back when the last one ends."""
+"""Process-wide settings that are changed while our calls run, and restored when the last one ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 
 class Shared:
-    """A context that changes something global: entered by the first thread that asks, left by the last.
+    """A context for a global setting: entered by the first thread that uses it, left by the last.
 
     Contexts of their own would restore what another thread had set if they overlap. Some, such as the limits of
     threadpoolctl, must be left by the thread that entered them: with ``one_thread`` a thread of its own does both.
@@ -35,7 +35,7 @@ class Shared:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """Be inside."""
+        """Enter the context for the duration of a ``with`` block."""
         with self._lock:
             if self._users == 0:
                 self._run(self._enter)
@@ -68,7 +68,7 @@ class Shared:
             self._context = None
 
     def _after_fork(self) -> None:
-        """In a child, none of the threads that were inside exists any more, and a lock may be held by one of them."""
+        """Reset after a fork: threads that used the context do not exist in the child, and may hold the lock."""
         with suppress(Exception):
             self._leave()
         self._reset()

@@ -1,4 +1,4 @@
-"""Batches that come once, as one table: scores go to a temporary file as they arrive and are mapped into memory."""
+"""Turn a stream of batches into one table: scores are written to a temporary file and memory-mapped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mixnmatch._engine.scores import from_tensor
 
 @dataclass(frozen=True)
 class Spooled:
-    """What batches add up to: scores in a mapped file, labels and weights (8 bytes a row) in memory."""
+    """All batches: scores in a memory-mapped file, labels and weights (8 bytes a sample) in memory."""
 
     scores: NDArray[Any]
     labels: NDArray[Any] | None
@@ -26,7 +26,7 @@ class Spooled:
 
 @contextmanager
 def spool(batches: Iterable[Sequence[Any]], *, directory: str | PathLike[str] | None = None) -> Iterator[Spooled]:
-    """Run through batches once, writing their scores to a temporary file, and give all rows as arrays.
+    """Read all batches once, write their scores to a temporary file, and return everything as arrays.
 
     Only one batch of scores is in memory at a time. The file has no name, so that nothing is left behind whatever
     happens; it is given back to the disk when the context is left and the arrays are no longer used.

@@ -1,4 +1,4 @@
-"""What an unknown name probably means: the known name that is spelt almost like it, or that other libraries call so."""
+"""Suggest a known name for an unknown one: a similar spelling, or the name in another library."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _ALIKE = 0.6
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """A question that follows a message, such as ". Did you mean 'ets'?", or nothing if no known name is close.
+    """Return a question for the end of a message, such as ". Did you mean 'ets'?"; empty if no name is close.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Weights of rows that come in: checked here, once, with errors that say what to do."""
+"""Check sample weights once, with errors that say what to do."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") 
 
 @dataclass(frozen=True, eq=False)
 class _Weighed:
-    """Of some weights: their sum, the sum of their squares, how many are positive, the largest and its row."""
+    """Sum, sum of squares, number of positive weights, largest weight and its row."""
 
     total: float
     squares: float
@@ -96,7 +96,7 @@ def _weigh_all(weight: Any) -> _Weighed:
 
 
 def _weigh(start: int, chunks: list[NDArray[np.float64]]) -> _Weighed | Exception:
-    """Sums of the weights of a chunk; an error if one of them cannot be."""
+    """Sum the weights of a chunk; return an error for an invalid weight."""
     weight = chunks[0]
     bad = ~(np.isfinite(weight) & (weight >= 0))
     if bad.any():

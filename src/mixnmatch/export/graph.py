@@ -1,4 +1,4 @@
-"""A map as a list of steps on tensors: written once by its lowering, read by every runtime that it is exported to."""
+"""A map as a list of tensor operations, written by its lowering and read by every export format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRECISIONS = ("double", "single")
 
 @dataclass(frozen=True)
 class Step:
-    """One operation: its inputs are numbers of earlier steps (int) or numbers that stand for themselves (float).
+    """One operation; its inputs are indices of earlier steps (int) or constants (float).
 
     A number that stands for itself is of the same kind as the other inputs.
     """
@@ -98,7 +98,7 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """The outcome of a step. Shapes broadcast as in NumPy; reductions run over classes, the last axis, and keep it."""
+    """The result of a step. Shapes broadcast as in NumPy; reductions over classes keep the last axis."""
 
     graph: Graph
     number: int

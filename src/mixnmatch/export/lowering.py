@@ -1,4 +1,4 @@
-"""Every map as steps of a graph: one lowering for each, with the meaning that its ``predict_proba`` has.
+"""One lowering for each map: the computation of its ``predict_proba`` as steps of a graph.
 
 A lowering is found by the exact class of a map, or is its method ``_lower``. A subclass may compute something else, so
 it needs its own.
@@ -77,7 +77,7 @@ def lowering(*kinds: type[CalibrationMap]) -> Callable[[F], F]:
 
 
 def lowering_of(fitted: CalibrationMap) -> Callable[..., Any]:
-    """The lowering of a map, or an error that says how to add one."""
+    """Return the lowering of a map; raise an error that says how to add one."""
     found = _LOWERINGS.get(type(fitted)) or getattr(type(fitted), "_lower", None)
     if found is None:
         name = type(fitted).__name__

@@ -46,14 +46,14 @@ def appended(fitted: CalibrationMap, graph: Graph, classifier: Any, output: str 
 
 
 def result_names(model: Any) -> tuple[str, str]:
-    """Names of the label and the probabilities that a model will put out, which its inputs do not have."""
+    """Return names for the outputs (label and probabilities) that differ from all input names."""
     inputs = {each.name for each in model.graph.input}
     label, probabilities = (_free(name, inputs) for name in ("label", "probabilities"))
     return label, probabilities
 
 
 def finish(model: Any, emitter: Emitter, names: tuple[str, str], classes: Any, n_classes: int) -> None:
-    """Add what was emitted, up to the probabilities, and the label; these two are the outputs then."""
+    """Add the emitted nodes and the label; label and probabilities become the outputs."""
     label = _label(emitter, classes, *names)
     model.graph.node.extend(emitter.nodes)
     model.graph.initializer.extend(emitter.initializers)
@@ -135,7 +135,7 @@ def _type_and_width(model: Any, name: str) -> tuple[Any, int | None]:
 
 
 def rename(graph: Any, new_names: dict[str, str]) -> None:
-    """Rename tensors, in the graphs inside of nodes too: our outputs get the names that users expect."""
+    """Rename tensors, in subgraphs too, so that outputs get the expected names."""
     for each in (*graph.initializer, *graph.value_info, *graph.output):
         each.name = new_names.get(each.name, each.name)
     for node in graph.node:

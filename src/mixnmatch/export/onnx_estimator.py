@@ -88,7 +88,7 @@ def _converted(estimator: Any, X: Any, logits: bool) -> Any:
 
 
 def _drop_label(model: Any, names: tuple[str, str]) -> None:
-    """Take out the label, which is that of the codes of one fold, and what only it needs."""
+    """Remove the label output, which refers to the classes of one fold, and the nodes that only it needs."""
     del model.graph.output[0]
     needed = {names[1]}
     for k in range(len(model.graph.node) - 1, -1, -1):
@@ -108,7 +108,7 @@ def _inner(node: Any) -> list[Any]:
 
 
 def _put_aside(model: Any, prefix: str) -> None:
-    """Give everything inside a model, but its inputs, names of its own."""
+    """Rename everything in a model but its inputs, so that names do not clash."""
     graph = model.graph
     names = {name for node in graph.node for name in node.output} | {each.name for each in graph.initializer}
     rename(graph, {name: prefix + name for name in names if name})

@@ -86,7 +86,7 @@ def onnx_model(
 
 
 def describe(model: Any, made_by: Any, classes: NDArray[Any], precision: str, **more: str) -> None:
-    """Say in the metadata of a model what it is, and check it."""
+    """Write metadata to a model and check the model."""
     described = {
         "mixnmatch_version": __version__,
         "mixnmatch_map": " ".join(repr(made_by).split()),

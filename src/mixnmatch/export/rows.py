@@ -1,4 +1,4 @@
-"""Rows of scores inside a graph, in the form in which a map wants to read them: what :class:`Block` is to arrays."""
+"""Scores inside an exported graph, in the forms that maps read; the counterpart of :class:`Block`."""
 
 from __future__ import annotations
 

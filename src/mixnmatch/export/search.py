@@ -1,4 +1,4 @@
-"""Looking numbers up in tables of knots with steps that every runtime has: a table of cells, or an unrolled search."""
+"""Table lookup with operations that every runtime supports: a table of cells or an unrolled binary search."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PiecewiseTables:
         return cls(fitted.knots_, fitted.values_, fitted.slopes_, fitted.left_, fitted.offsets_.astype(np.int64))
 
     def after(self, which: NDArray[np.bool_]) -> PiecewiseTables:
-        """The same functions for knots just after scores: moved so far that a search finds them to the right of these.
+        """Return the functions with knots moved just beyond the scores that they come from.
 
         A search sees knots lower than they are by the rounding of a runtime, so these go up by twice that.
         """
@@ -69,7 +69,7 @@ class PiecewiseTables:
         return value + slope * (x - knot).at_least(0.0)
 
     def _with_left(self, table: Array, left: Array) -> Array:
-        """A table with an entry more before those of each function: what holds left of all its knots."""
+        """Return a table with the value left of all knots before the entries of each function."""
         return np.insert(table, self.offsets[:-1], left)
 
     def _search_cells(self, x: Tensor, exact: bool) -> Tensor:
@@ -156,7 +156,7 @@ class Cells:
 
     @classmethod
     def of(cls, knots: NDArray[Any]) -> Cells:
-        """The cells that leave least to be searched, and of those the fewest.
+        """Choose the cells with the shortest search, and of those the fewest.
 
         Not all runtimes round roots correctly. So a knot next to an end of a cell may be in either of two.
         """
@@ -179,7 +179,7 @@ class Cells:
 
 
 def _one(per_function: NDArray[Any]) -> NDArray[np.int64]:
-    """A number for each function, or just one."""
+    """Return one number for each function, or a single one."""
     return np.asarray(per_function[0] if len(per_function) == 1 else per_function, dtype=np.int64)
 
 
@@ -195,5 +195,5 @@ def _searched(knots: Array, precision: str, exact: bool) -> Array:
 
 
 def _relative_rounding(knots: Array, precision: str) -> Array:
-    """What two ways to compute a probability differ by, relatively."""
+    """Relative rounding difference between two computations of the same probability."""
     return np.asarray(ROUNDING[precision] * (4 - np.log(np.clip(knots, np.finfo(np.float64).tiny, 1.0))))

@@ -109,7 +109,7 @@ class CalibrationModule(nn.Module):  # type: ignore[misc]
         self._make_own_forward()
 
     def _make_own_forward(self) -> None:
-        """Give the module a copy of ``forward``: compilers keep a few programs for a function, of whatever modules."""
+        """Give the module its own copy of ``forward``: compilers cache only a few programs for each function."""
         shared = type(self).forward
         own = FunctionType(shared.__code__.replace(), shared.__globals__, shared.__name__)
         own.__doc__ = shared.__doc__
@@ -123,7 +123,7 @@ class CalibrationModule(nn.Module):  # type: ignore[misc]
         self._make_own_forward()
 
     def _take_steps(self, steps: Sequence[Step]) -> None:
-        """Keep steps, and after which of them the outcome of an earlier one is no longer needed."""
+        """Store the steps, and after which step each result can be freed."""
         last = {item: number for number, step in enumerate(steps) for item in step.inputs if isinstance(item, int)}
         self._steps = tuple(steps)
         self._done = tuple(tuple(item for item in last if last[item] == number) for number in range(len(steps)))
@@ -155,7 +155,7 @@ class CalibrationModule(nn.Module):  # type: ignore[misc]
         return made.reshape(rows.shape).movedim(-1, self.dim)
 
     def _in_blocks(self, rows: Any, kind: Any) -> Any:
-        """Calibrate n x L scores, some of them at a time where neither gradients nor a traced program are asked for."""
+        """Calibrate n x L scores, in blocks unless gradients or tracing are active."""
         traced = _is_compiling() or torch.jit.is_tracing()
         if traced or (rows.requires_grad and torch.is_grad_enabled()):
             return self._calibrate(rows, kind)
@@ -204,16 +204,16 @@ class CalibrationModule(nn.Module):  # type: ignore[misc]
         return _OPERATIONS[operation](*inputs)
 
     def get_extra_state(self) -> Any:
-        """The steps of the map and what it is made for, as bytes of JSON in a tensor, which every file can hold."""
+        """Return the steps of the map and its description as a tensor of JSON bytes."""
         steps = [[step.operation, step.inputs, step.kind, step.detail] for step in self._steps]
         text = json.dumps({**self._description(), "expression": self.expression, "steps": steps})
         return torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
 
     def set_extra_state(self, state: Any) -> None:
-        """Nothing more: what the state says has been taken over before its numbers were."""
+        """Do nothing: the state has been restored before its tensors were loaded."""
 
     def _description(self) -> dict[str, Any]:
-        """What modules must have in common to exchange their states."""
+        """Describe what two modules must share to exchange states."""
         return {
             "map": ".".join(re.findall(r"[A-Z]\w*(?=\()", self.expression)),
             "n_classes": self.n_classes,

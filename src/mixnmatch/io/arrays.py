@@ -1,4 +1,4 @@
-"""NumPy files: .npy and .npz, without pickles, and without trusting what a header says about sizes."""
+"""NumPy files (.npy, .npz), read without pickles and with sizes checked against the file."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _not_a_zip(path: Path, error: zipfile.BadZipFile) -> FileError:
 
 
 def _scores_key(path: Path, members: dict[str, str], logits: bool | None) -> str:
-    """Name of the array of scores: it alone says whether they are logits."""
+    """Return the name of the score array, which says whether the scores are logits."""
     found = [name for name in ("logits", "probs") if name in members]
     if not found:
         holds = f"it holds {listed(sorted(members))}" if members else "it holds no arrays"
@@ -156,7 +156,7 @@ def _check_header(path: Path, name: str, file: IO[bytes], size: int) -> None:
 
 
 def _start_of(file: IO[bytes]) -> bytes:
-    """Magic bytes and header of an array: no more is read, or inflated, before these are found sound."""
+    """Return magic bytes and header of an array, which are checked before anything else is read."""
     start = file.read(8)
     width = 2 if start[6:7] == b"\x01" else 4
     length = file.read(width)

@@ -56,7 +56,7 @@ class Rows(Protocol):
 
 
 class Sink(Protocol):
-    """What batches are written to: a context manager."""
+    """Output for batches, used as a context manager."""
 
     def write(self, batch: RowBatch, added: NDArray[Any]) -> None:
         """Write rows with further columns, the columns of ``added``."""
@@ -69,7 +69,7 @@ class Sink(Protocol):
 
 
 def free_names(taken: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """Names that no column has yet: with a number at the end where one has."""
+    """Return names that are not taken, with a number appended where necessary."""
     found, used = [], set(taken)
     for name in wanted:
         choice, number = name, 1

@@ -1,4 +1,4 @@
-"""Tables with named columns: which columns are scores, which is the label, and what the classes are called."""
+"""Tables with named columns: find scores, label and class names."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _find(
 def resolve_labels(
     path: Path, labels: NDArray[Any] | None, columns: Sequence[str], classes: NDArray[Any] | None
 ) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
-    """Labels and names of the classes that fit each other.
+    """Match labels and class names.
 
     Text labels are names of classes. Whole numbers are too where the classes are numbered; otherwise they are
     positions, counted from 0. A single column, of the positive class, bears the name of that class.
@@ -164,7 +164,7 @@ def _two_classes(path: Path, labels: NDArray[Any], column: str) -> NDArray[Any]:
 
 
 def columns_of_classes(names: Sequence[str], classes: Sequence[str]) -> tuple[str, ...]:
-    """Columns that are called like the classes, all with the same start before the name; none if that is not unique."""
+    """Return the columns named after the classes with a common prefix; none if ambiguous."""
     known = set(names)
     starts = {name[: len(name) - len(classes[0])] for name in names if name.endswith(classes[0])}
     found = [

@@ -228,7 +228,7 @@ def open_dataset(path: Path, request: Request) -> Dataset:
 
 
 def _choose(arrow: Any, path: Path, schema: Any, names: Sequence[str], request: Request) -> Columns:
-    """The columns: those of all classes, or the one that holds them as lists."""
+    """Choose the score columns: one for each class, or a single one of lists."""
     asked: dict[str, Any] = {
         "label": request.label_column,
         "weights": request.weights,
@@ -249,7 +249,7 @@ def _choose(arrow: Any, path: Path, schema: Any, names: Sequence[str], request: 
 def _lists_of_scores(
     arrow: Any, path: Path, schema: Any, names: Sequence[str], request: Request, lists: Sequence[str]
 ) -> Sequence[str]:
-    """The one column of lists that holds the scores, if that is how they are kept and no option says otherwise."""
+    """Return the list column that holds the scores, if there is one and no option says otherwise."""
     if not lists or request.columns or (request.find_columns is not None and request.find_columns(names)):
         return ()
     usual = [name for name in LIST_COLUMNS if name in lists]
@@ -291,7 +291,7 @@ def _width(arrow: Any, dataset: Dataset) -> int:
 
 
 def damaged(error: Exception) -> str:
-    """What is wrong with a file that cannot be read."""
+    """Return the error for a damaged file."""
     text = (str(error).splitlines() or [""])[0]
     if "magic bytes" in text or "footer" in text.lower() or "too small" in text:
         return "is not a .parquet file, or was cut short"
@@ -340,7 +340,7 @@ def _numbers_of(arrow: Any, kind: Any) -> Any:
 
 
 def is_text_type(arrow: Any, kind: Any) -> bool:
-    """Whether a column holds text or bytes, also those that are kept once and referred to."""
+    """Whether a column holds text or bytes, dictionary-encoded ones included."""
     kind = kind.value_type if arrow.types.is_dictionary(kind) else kind
     return kind in (arrow.string(), arrow.large_string(), arrow.binary(), arrow.large_binary())
 

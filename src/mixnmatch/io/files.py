@@ -1,4 +1,4 @@
-"""What a file of scores holds once it is read, and the checks that every file name goes through."""
+"""Contents of a score file, and checks of file names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FileError(InputError):
         super().__init__(template, **fields)
 
     def text(self, options: Mapping[str, str]) -> str:
-        """The message with options as they are called on a surface."""
+        """Return the message with the option names of a surface (Python or the command line)."""
         return f"{self.path}: {super().text(options)}"
 
     def of(self, path: Path | str) -> FileError:
@@ -81,7 +81,7 @@ class ScoreTable:
 
     @property
     def checked(self) -> Rows:
-        """The samples, once they have been checked."""
+        """Check the samples and return them."""
         assert self.rows is not None
         return self.rows
 
@@ -102,7 +102,7 @@ def is_text(labels: NDArray[Any] | None) -> bool:
 
 
 def shared_text(names: Sequence[str], codes: NDArray[Any]) -> NDArray[Any]:
-    """One name for each code; a name that occurs often, however long, is kept once."""
+    """Return one name for each code; each distinct name is stored once."""
     found = np.empty(len(names), dtype=object)
     found[:] = names
     return np.asarray(found[codes])

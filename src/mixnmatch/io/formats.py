@@ -141,7 +141,7 @@ def _everything() -> dict[str, str | Format | Any]:
 
 
 def _match(name: str, endings: dict[str, Any]) -> Any:
-    """What is known under the longest ending of a name."""
+    """Return the format with the longest matching file ending."""
     ends = [ending for ending in endings if name.endswith(ending)]
     return endings[max(ends, key=len)] if ends else None
 

@@ -132,7 +132,7 @@ class ParquetSink:
         return found
 
     def _rows_at_a_time(self, columns: Sequence[Any]) -> int:
-        """So many rows that text, unpacked, takes up a bounded number of bytes."""
+        """Return a number of rows whose decoded text stays within a memory limit."""
         import pyarrow.compute
 
         longest = 1

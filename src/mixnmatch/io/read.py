@@ -76,7 +76,7 @@ def read_table(
 
 
 def check_request(path: Path, kind: Format, request: Request) -> None:
-    """Raise an error for options that a kind of file has no use for: they are not ignored."""
+    """Raise an error for options that do not apply to a kind of file."""
     if request.labels is not None and not kind.separate_labels:
         raise FileError(path, "{labels_option} is for scores in .npy; this file holds its labels itself")
     if (request.label_column is not None or request.columns) and not kind.named_columns:

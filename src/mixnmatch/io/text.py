@@ -71,7 +71,7 @@ def open_text(path: Path) -> Iterator[IO[str]]:
 
 
 def bounded_lines(path: Path, text: IO[str]) -> Iterator[str]:
-    """Lines of a text; one that does not end is an error and not an hour of reading."""
+    """Yield the lines of a text; raise an error for a line that is too long."""
     while line := text.readline(MOST_LINE):
         if len(line) == MOST_LINE:
             raise FileError(path, "has a line of more than {most} characters; is it a .csv file?", most=MOST_LINE)
@@ -100,7 +100,7 @@ def read_header(path: Path, lines: Iterator[str]) -> tuple[tuple[str, ...], str]
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
-    """Cells of a line, none if its quotes are around other separators."""
+    """Split a line into cells; none if its quotes do not match the separator."""
     try:
         return next(csv.reader([line], delimiter=delimiter, strict=True), [])
     except csv.Error:

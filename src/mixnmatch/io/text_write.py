@@ -50,7 +50,7 @@ def write_csv(file: IO[bytes], arrays: Arrays, path: Path) -> None:
 
 
 def _number_cells(scores: NDArray[Any]) -> Iterator[list[str]]:
-    """Rows of numbers as texts that give back the same numbers."""
+    """Format numbers so that reading them gives the same values."""
     single = scores.dtype == np.float32
     show = (lambda value: f"{value:.9g}") if single else repr
     return ([show(value) for value in row] for row in map(np.ndarray.tolist, scores))

@@ -1,4 +1,4 @@
-"""Writing calibrated probabilities, in one move: a reader finds the old file or the new one."""
+"""Write calibrated probabilities atomically."""
 
 from __future__ import annotations
 

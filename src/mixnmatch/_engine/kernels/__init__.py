@@ -1,4 +1,4 @@
-"""The hot kernels, in two backends behind one signature: a NumPy reference and a fused one in C.
+"""Numerical kernels with two backends of equal signatures: a NumPy reference and fused C.
 
 Both modules offer
 
@@ -56,7 +56,7 @@ def compiled_available() -> bool:
 
 
 def choose_backend(asked: str = "auto") -> str:
-    """Name of the backend, "numpy" or "compiled"; nothing is loaded yet."""
+    """Return the name of the backend, "numpy" or "compiled", without loading it."""
     if asked == "auto":
         return COMPILED if compiled_available() else NUMPY
     if asked not in (NUMPY, COMPILED):

@@ -111,6 +111,6 @@ def _count_steps_into(x: Block, knots: Rows, values: Rows, left: Rows, offsets: 
 
 
 def _in_unit_interval(x: Block) -> Block:
-    """Rounding can put a probability a hair outside [0, 1], and a zero may carry a sign."""
+    """Clip to [0, 1]: rounding may leave the interval, and a zero may be negative."""
     x = np.abs(x)
     return np.asarray(np.minimum(x, x.dtype.type(1), out=x))

@@ -96,7 +96,7 @@ def mixture_rows_of_two(x: Block, y: Labels, beta: float, *, mixture: bool) -> R
 
 
 def _sigmoids(x: Rows, out: Rows) -> tuple[Rows, Rows]:
-    """The logistic function of x, into ``out``, and what it leaves to 1, in place of x; both to all digits."""
+    """Write the logistic function of x to ``out`` and return it with its complement, both in full precision."""
     positive = x > 0
     np.abs(x, out=x)
     np.exp(np.negative(x, out=x), out=x)
@@ -137,7 +137,7 @@ def mixture_into(x: Block, beta: float, weights: NDArray[np.float64], out: Block
 
 
 def _lift(out: Block) -> None:
-    """Raise what is below the smallest normal number to it, in place; looking first takes a tenth of the time."""
+    """Raise entries below the smallest normal number to it, in place; checking first is ten times faster."""
     tiny = np.finfo(out.dtype).tiny
     if out.min(initial=1) < tiny:
         np.maximum(out, tiny, out=out)

@@ -1,4 +1,4 @@
-"""Blocks as the NumPy kernels of softmax maps read them: less their row maxima, upright or lying on their side."""
+"""Blocks for the NumPy kernels of softmax maps: row maxima subtracted, transposed for few classes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIDEWAYS = 48
 
 
 class Table:
-    """A block less its row maxima, either way up, and what is done along its classes."""
+    """A block with row maxima subtracted, as given or transposed, and reductions over classes."""
 
     def __init__(self, values: Block, classes: int):
         self.values = values
@@ -26,7 +26,7 @@ class Table:
 
     @classmethod
     def of(cls, x: Block, out: Block | None = None) -> Table:
-        """A block made ready, upright ones in ``out`` if that has the precision."""
+        """Prepare a block; one that is not transposed is stored in ``out`` if its type fits."""
         if x.shape[1] <= SIDEWAYS:
             lying = np.array(x.T, order="C")
             lying -= lying.max(axis=0)
@@ -52,11 +52,11 @@ class Table:
         return spread.astype(self.values.dtype)
 
     def along(self, numbers: Block) -> Block:
-        """One number for each class, to be put beside the values."""
+        """Return one number for each class in a shape that broadcasts with the values."""
         return numbers if self.classes else numbers[:, None]
 
     def lying(self, out: Block) -> Block:
-        """A block that is written to, the same way up as the values."""
+        """Return an output block in the orientation of the values."""
         return out if self.classes else out.T
 
     def softmax(self, beta: float) -> Block:

@@ -1,4 +1,4 @@
-"""Sorted knots among which many entries are placed: which gap between two knots each entry is in."""
+"""Find the gap between sorted knots that each of many entries falls into."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOWEST = -690.0
 
 @dataclass(frozen=True, eq=False)
 class LogKnots:
-    """Logarithms of sorted knots, to be compared with those of softmax entries, and cells of equal width of these.
+    """Logarithms of sorted knots in cells of equal width, for comparison with logarithms of softmax entries.
 
     Cell 0 is everything below ``low`` and the last everything above all knots. A number in cell c has at least
     ``first[c]`` and at most ``last[c]`` knots below it. Two logarithms that differ by less than ``doubt`` may be those

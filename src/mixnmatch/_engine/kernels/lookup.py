@@ -1,4 +1,4 @@
-"""Finding the knot before a number fast: the leading bits of a non-negative float are an index that keeps its order."""
+"""Fast search for the last knot before a number: leading bits of a non-negative float preserve order."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Piecewise:
         return not self.slopes.any()
 
     def lookup(self, x: NDArray[Any]) -> Lookup:
-        """Table of where the knots are, for the entries of x: a small one for few entries. Each is made once."""
+        """Return the lookup table for the entries of x, a small one for few entries; each is made once."""
         size = x.dtype.itemsize
         shift = (_COARSE if x.size <= _FEW_ENTRIES else _FINE)[size]
         found = self._lookups.get((size, shift))
