@@ -246,3 +246,15 @@ def test_every_map_says_which_kernels_fitted_it(two):
     with engine(backend="numpy"):
         assert calibrator("ts").fit(p, y).backend_ == "numpy"
     assert isinstance(rows(p, y), Rows)
+
+
+def test_a_vector_that_is_called_like_the_negative_class_is_refused():
+    p = np.array([0.1, 0.4, 0.6, 0.9, 0.8, 0.3])
+    fitted = calibrator("platt", classes=["fine", "fraud"]).fit(p, np.array(["fine", "fraud"] * 3))
+    expected = fitted.predict_proba(p)
+    np.testing.assert_array_equal(fitted.predict_proba(pd.Series(p, name="fraud")), expected)
+    np.testing.assert_array_equal(fitted.predict_proba(pd.Series(p, name="score")), expected)
+    for wrong in (pd.Series(1 - p, name="fine"), pd.DataFrame({"fine": 1 - p})):
+        for call in (fitted.predict_proba, lambda x: mixnmatch.estimate_priors(fitted, x)):
+            with pytest.raises(ValueError, match="the only column is 'fine', but the map takes scores of 'fraud'"):
+                call(wrong)

@@ -117,11 +117,16 @@ def scores_like(scores: Any, *, classes: NDArray[Any], columns: NDArray[Any] | N
     Raises
     ------
     ValueError
-        If the columns have other names than the map's classes.
+        If the columns have other names than the map's classes, or the only one that of the negative class.
     """
+    names = column_names(scores) if is_frame(scores) else None
+    title = _title(scores, names)
+    if title is not None and len(classes) == 2 and classes.dtype.kind in "US" and str(title) == classes[0]:
+        negative, positive = classes.tolist()
+        msg = f"scores: the only column is {negative!r}, but the map takes scores of {positive!r}: pass these, or both"
+        raise ValueError(msg)
     if not is_frame(scores):
         return scores
-    names = column_names(scores)
     values = frame_values(scores)
     if values.shape[1] == 1:
         return values[:, 0]

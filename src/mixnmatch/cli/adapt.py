@@ -26,7 +26,7 @@ HELP = f"""Adapt a saved map to data in which the classes have other frequencies
     MAP is a file written by `mixnmatch fit`. Say one of: --priors, the class frequencies in the new data; --sampling,
     the share of each class that was kept when the calibration set was sampled; --unlabelled, a file with scores of new
     samples, from which the class frequencies are estimated. It assumes that each class looks as it did in the
-    calibration set. Estimates need a map with a bias for each class: `sms`, `vector` or `bcts`.
+    calibration set. Estimates need a map with a bias for each class: `bcts-auto`, `sms` or `bcts`.
     {FILE_HELP}"""
 
 
