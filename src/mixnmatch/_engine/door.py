@@ -130,8 +130,7 @@ def scores_like(scores: Any, *, classes: NDArray[Any], columns: NDArray[Any] | N
         return _of_class(scores, scores.name, classes, logits)
     if not is_frame(scores):
         return scores
-    names = column_names(scores)
-    values = frame_values(scores)
+    names, values = column_names(scores), frame_values(scores)
     if values.shape[1] == 1:
         return _of_class(values[:, 0], names and names[0], classes, logits)
     if names is None:

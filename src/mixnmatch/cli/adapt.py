@@ -26,7 +26,7 @@ HELP = f"""Adapt a saved map to new class frequencies.
     MAP is a file written by `mixnmatch fit`. Pass one of --priors (the new class frequencies), --sampling (the share of
     each class that was kept when the calibration set was sampled) and --unlabelled (scores of new samples, from which
     the class frequencies are estimated). Adaptation assumes that the scores within each class have not changed.
-    Estimation needs a map with an intercept for each class: `sms`, `vector` or `bcts`.
+    Estimation needs a map with an intercept for each class: `bcts-auto`, `sms` or `bcts`.
     {FILE_HELP}"""
 
 

@@ -342,7 +342,7 @@ def cost_of(chosen: NDArray[np.intp], options: Floats) -> Any:
 def cost_threshold(
     false_positive: float, false_negative: float, *, true_positive: float = 0.0, true_negative: float = 0.0
 ) -> float:
-    r"""Probability of the positive class from which the positive decision is the cheaper one.
+    r"""Probability of the positive class from which on the positive decision costs less.
 
     Parameters
     ----------

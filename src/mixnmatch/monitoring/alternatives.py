@@ -36,7 +36,7 @@ class Alternatives:
 
     @property
     def first_class(self) -> int:
-        """With two classes an offset of the one is the opposite offset of the other."""
+        """First class with fixed offsets: with two classes, only the positive one has them."""
         return 1 if self.n_classes == 2 else 0
 
     @property
@@ -73,7 +73,7 @@ class Alternatives:
 
 @dataclass(frozen=True)
 class StepSums:
-    """What is kept of the samples of a step: sums over samples, which add up in any order.
+    """Sums over the samples of a step; batches can be added in any order.
 
     Attributes
     ----------

@@ -44,7 +44,7 @@ class ClassOffset:
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval does not hold "no offset"."""
+        """Whether the interval excludes 0, that is, no offset."""
         return self.low > 0 or self.high < 0
 
 

@@ -91,7 +91,7 @@ class PriorEstimate(Tabular):
 
     @property
     def smoothed_ratios(self) -> Array:
-        """The same for priors mixed with the source priors as if these were one more sample: all are positive."""
+        """Ratios after mixing the priors with the source priors as if these were one more sample; all are positive."""
         known = self.source_priors > 0
         priors = (self.n_samples * self.priors + self.source_priors) / (self.n_samples + 1)
         return np.where(known, priors / np.where(known, self.source_priors, 1.0), 1.0)
@@ -281,7 +281,9 @@ def _from_likelihood(
     absent = (summary.class_weights <= 0) & (priors > 1 / likelihood.n)
     if absent.any():
         names = ", ".join(repr(name) for name in base.classes_[absent].tolist())
-        doubts.append(f"the calibration set has no sample of {names}: what is estimated of it rests on the model alone")
+        doubts.append(
+            f"the calibration set has no sample of {names}: its estimated frequency relies on the model alone"
+        )
     return PriorEstimate(
         classes=base.classes_,
         priors=priors,
