@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
+from mixnmatch.evaluation import inference
 from mixnmatch.evaluation.error import CalibrationMetric, calibration_error
 from mixnmatch.evaluation.estimators import ESTIMATORS, Dirichlet, Histogram, KernelDensity, ResidualKernel, Sweep
 from mixnmatch.evaluation.notion import Outcomes
@@ -228,3 +229,58 @@ def test_p_values_have_one_floor():
 
     assert pytest.approx(1 / (TEST_RESAMPLES + 1)) == P_VALUE_FLOOR
     assert [p_text(p) for p in (1e-9, 1 / 500, 0.004, 0.6219)] == ["p <= 0.002", "p <= 0.002", "p = 0.004", "p = 0.622"]
+
+
+WEIGHTED = [
+    {},
+    {"estimator": "kde"},
+    {"estimator": "histogram", "bins": "sturges"},
+    {"estimator": "sweep"},
+    {"clusters": np.arange(150) // 5},
+    {"notion": "class-wise"},
+    {"notion": "class-wise", "estimator": "kde"},
+    {"notion": "canonical"},
+    {"notion": "canonical", "estimator": "dirichlet"},
+]
+
+
+@pytest.mark.parametrize("options", WEIGHTED, ids=str)
+def test_tests_and_intervals_depend_on_the_ratios_of_weights_only(table, options):
+    p, y = table[0][:150], table[1][:150]
+    weight = np.random.default_rng(1).uniform(0.5, 1.5, 150)
+    found = [calibration_error(p, y, interval=True, sample_weight=k * weight, **options) for k in (1.0, 10.0, 1000.0)]
+    for error in found:
+        assert error.p_value == found[0].p_value
+        assert error.interval[0] <= error <= error.interval[1]
+        assert (error.interval[0] == 0) == (error.p_value > 0.05)
+        assert error.effective_n == pytest.approx(found[0].effective_n)
+        # An estimate outside, which depends on the sum of the weights, extends the interval.
+        outside = [each for each in found if not found[0].interval[0] < each < found[0].interval[1]]
+        if not outside:
+            assert error.interval == pytest.approx(found[0].interval, rel=1e-6)
+    equal = calibration_error(p, y, interval=True, sample_weight=np.full(150, 10.0), **options)
+    plain = calibration_error(p, y, interval=True, **options)
+    assert equal.p_value == plain.p_value
+    assert equal.effective_n == pytest.approx(plain.effective_n)
+    assert (equal.n, plain.n) == (1500, 150)
+
+
+def test_the_test_keeps_its_level_with_random_weights():
+    rejected = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        z = rng.beta(0.5, 3.0, 300)
+        weight = 50 * rng.exponential(size=300)
+        outcomes = Outcomes(z, (rng.random(300) < z).astype(np.int8), weight)
+        rejected += inference.calibration_test(outcomes, ResidualKernel(), 1, rng, resamples=99) <= 0.05
+    assert rejected <= 18
+
+
+def test_advice_counts_samples_and_not_weights(table):
+    p, y = table
+    plain, heavy = calibration_error(p, y), calibration_error(p, y, sample_weight=np.full(500, 100))
+    assert plain.advice.startswith("n = 500 samples")
+    assert heavy.advice.startswith("n = 500 samples")
+    alike = calibration_error(np.repeat(p, 4, axis=0), np.repeat(y, 4), clusters=np.repeat(np.arange(500), 4))
+    assert alike.n == 2000
+    assert alike.effective_n == pytest.approx(500, rel=0.01)

@@ -415,11 +415,12 @@ def _error(side: Rows, collected: Any, asked: _Asked, clusters: NDArray[np.intp]
         value, noise = metric.of_sums(collected[0])[0], collected[0].noise / collected[0].n
     else:
         value, noise = metric.estimator(outcomes, metric.norm), float(np.average(z * (1 - z), weights=weight))
+    effective = None if weight is None else outcomes.n**2 / float(weight @ weight)
     ends, p_value = None, None
     if asked.interval:
         ends, p_value = errors.infer_one_dimensional(metric, value, outcomes, rng, asked.confidence)
     return errors.result_of(
-        metric, value, name=asked.name, n=outcomes.n, noise=noise, ends=ends, p_value=p_value,
+        metric, value, name=asked.name, n=outcomes.n, noise=noise, effective_n=effective, ends=ends, p_value=p_value,
         confidence=asked.confidence,
     )  # fmt: skip
 
@@ -433,8 +434,8 @@ def _error_of_sums(sums: ErrorSums, asked: _Asked, rng: np.random.Generator) -> 
         outcomes = BinnedOutcomes(sums.bins, sums.weight_squares)
         ends, p_value = errors.infer_one_dimensional(metric, value, outcomes, rng, asked.confidence)
     return errors.result_of(
-        metric, value, name=asked.name, n=sums.n, noise=sums.noise / sums.n, ends=ends, p_value=p_value,
-        confidence=asked.confidence, per_class=per_class,
+        metric, value, name=asked.name, n=sums.n, noise=sums.noise / sums.n, effective_n=sums.effective_n, ends=ends,
+        p_value=p_value, confidence=asked.confidence, per_class=per_class,
     )  # fmt: skip
 
 

@@ -45,23 +45,26 @@ def infer_by_rows(
 ) -> tuple[tuple[float, float], float]:
     """Interval of a class-wise or canonical error, and the p-value of "it is calibrated"."""
     p = notion.probabilities(scores)
+    observed = value
+    if weight is not None:  # samples are the units: only the ratios of weights matter
+        weight = weight * (weight.sum() / (weight @ weight))
+        observed = metric.evaluate(scores, labels, weight)[0]
     own = np.ones(len(p)) if weight is None else weight
     by_class = metric.notion == "class-wise" and metric.norm != "max" and not isinstance(metric.estimator, Smooth)
     if metric.notion == "canonical" and isinstance(metric.estimator, ResidualKernel):
         width = "paper" if metric.estimator.bandwidth == "adaptive" else metric.estimator.bandwidth
-        # Rows are units: weights make for fewer of them.
-        units = None if weight is None else weight * (weight.sum() / (weight @ weight))
-        smoother = ProductKernel(p, units, bandwidth=width, kernel=metric.estimator.kernel)
+        smoother = ProductKernel(p, weight, bandwidth=width, kernel=metric.estimator.kernel)
         ends, p_value = canonical_inference(smoother, labels, int(metric.norm), rng, confidence=confidence)
         return inference.agreeing_interval(ends, value, p_value, confidence=confidence), p_value
     if not by_class:
         if isinstance(metric.estimator, Dirichlet) and metric.estimator.bandwidth is None:
             metric = replace(metric, estimator=Dirichlet(choose_width(p, weight)))  # once, not for each resample
-        p_value = _labels_test(metric, value, scores, weight, rng)
-        return _bootstrap_interval(metric, value, scores, labels, own, p_value, confidence, rng), p_value
+        p_value = _labels_test(metric, observed, scores, weight, rng)
+        ends = _bootstrap_interval(metric, observed, scores, labels, own, p_value, confidence, rng)
+        return inference.agreeing_interval(ends, value, p_value, confidence=confidence), p_value
     grid = notion.class_grid(scores, labels, weight)
     default = isinstance(metric.estimator, ResidualKernel) and metric.estimator.bandwidth == "adaptive"
-    p_value = class_wise_test(p, grid, rng, weight) if default else _labels_test(metric, value, scores, weight, rng)
+    p_value = class_wise_test(p, grid, rng, weight) if default else _labels_test(metric, observed, scores, weight, rng)
     shares = np.full(p.shape[1], 1 / p.shape[1])
     if metric.average == "frequency":
         shares = notion.class_frequencies(labels, p.shape[1], weight)

@@ -43,6 +43,11 @@ class ErrorSums:
         """Number of samples, the sum of the weights."""
         return float(self.frequencies.sum())
 
+    @property
+    def effective_n(self) -> float:
+        """Kish's effective number of samples."""
+        return self.n**2 / self.weight_squares
+
 
 def error_sums(source: Rows, notion: str, estimator: Estimator) -> ErrorSums:
     """Sums of all rows of a source, in one pass."""

@@ -230,7 +230,8 @@ def calibration_error(
     confidence : float
         Confidence of the interval.
     sample_weight, weights
-        Weights are frequencies, or with ``weights="importance"`` importances.
+        Weights are frequencies, or with ``weights="importance"`` importances. The interval and the p-value count
+        samples and depend on the ratios of weights only; if the estimate is outside, the interval is extended to it.
     random_state : int or Generator, optional
         For resampling; intervals are reproducible with the default too.
     groups : array of shape (n,), optional
@@ -289,6 +290,7 @@ def error_of(
         value,
         name=name,
         n=source.total_weight(),
+        effective_n=_effective_n(metric, source, sums, clusters),
         noise=_noise(source.scores) if sums is None else sums.noise / sums.n,
         root=root,
         ends=ends,
@@ -305,6 +307,7 @@ def result_of(
     name: str,
     n: float,
     noise: float,
+    effective_n: float | None = None,
     root: bool = False,
     ends: tuple[float, float] | None = None,
     p_value: float | None = None,
@@ -322,6 +325,7 @@ def result_of(
         norm=metric.norm,
         root=root,
         n=n,
+        effective_n=effective_n,
         interval=None if ends is None else (_root(ends[0], power), _root(ends[1], power)),
         confidence=confidence,
         p_value=p_value,
@@ -356,6 +360,16 @@ def _noise(scores: Scores) -> float:
     """Mean variance of the top label's outcome, by the first rows."""
     top = notion.probabilities(scores, slice(0, min(scores.n_rows, 10_000))).max(axis=1)
     return float((top * (1 - top)).mean())
+
+
+def _effective_n(metric: CalibrationMetric, source: Rows, sums: ErrorSums | None, clusters: Any) -> float:
+    """Number of samples that intervals and tests count."""
+    if clusters is not None and metric.notion in ("top-label", "binary"):
+        return inference.clustered_size(metric.outcomes(source.scores, source.labels, source.weight), clusters)
+    if sums is not None:
+        return sums.effective_n
+    weight = source.weight
+    return float(source.n_rows) if weight is None else float(weight.sum() ** 2 / (weight @ weight))
 
 
 def _infer(

@@ -47,12 +47,14 @@ def calibration_test(
     -----
     If calibrated, outcomes are draws from the confidences themselves. The p-value is the rank of a statistic among
     those of such draws: exact, up to its granularity 1 / (resamples + 1). The statistic is the estimate; for
-    ``kde-residual`` and its noise-corrected form it is :class:`~mixnmatch.evaluation.scales.ScaleStatistic`.
+    ``kde-residual`` and its noise-corrected form it is :class:`~mixnmatch.evaluation.scales.ScaleStatistic`. Samples
+    are the units: weights enter scaled to Kish's effective number, so that only their ratios matter.
 
     References
     ----------
     Broecker & Smith (2007), Increasing the reliability of reliability diagrams.
     """
+    outcomes = _in_samples(outcomes)
     if isinstance(estimator, ResidualKernel) and estimator.bandwidth == "adaptive":
         grid = _grid(outcomes)
         groups = group_nodes(grid)
@@ -96,12 +98,10 @@ def _grid(outcomes: Outcomes | BinnedOutcomes) -> Grid:
 
 
 def _null_grid(outcomes: Outcomes | BinnedOutcomes, grid: Grid, resamples: int, rng: np.random.Generator) -> Grid:
-    """Grids of the data with outcomes drawn from the confidences, (resamples, nodes)."""
+    """Grids of the data (:func:`_in_samples`) with outcomes drawn from the confidences, (resamples, nodes)."""
     count = np.broadcast_to(grid.count, (resamples, grid.count.shape[-1]))
     if isinstance(outcomes, BinnedOutcomes) or _many_draws(outcomes, resamples):
-        # Rows are the units: weights make for fewer of them.
-        rows = count * (_effective_size(outcomes) / outcomes.n)
-        whole = np.floor(rows + rng.random(count.shape)).astype(np.int64)
+        whole = np.floor(count + rng.random(count.shape)).astype(np.int64)
         hits = rng.binomial(whole, grid.nodes)
         return Grid(count, np.asarray(count * hits / np.maximum(whole, 1)))
     n_nodes = grid.count.shape[-1]
@@ -237,6 +237,15 @@ def _effective_size(outcomes: Outcomes | BinnedOutcomes) -> int:
     return max(1, round(outcomes.n**2 / float(outcomes.weight @ outcomes.weight)))
 
 
+def _in_samples(outcomes: Outcomes | BinnedOutcomes) -> Outcomes | BinnedOutcomes:
+    """The same with weights that sum to the effective number of samples."""
+    part = _effective_size(outcomes) / outcomes.n
+    if isinstance(outcomes, BinnedOutcomes):
+        grid = Grid(outcomes.grid.count * part, outcomes.grid.outcome * part)
+        return BinnedOutcomes(grid, outcomes.weight_squares * part**2)
+    return outcomes if outcomes.weight is None else Outcomes(outcomes.z, outcomes.y, outcomes.weight * part)
+
+
 def _functional_on_nodes(estimator: Estimator, norm: Norm, grid: Grid, series: ResidualSeries) -> Functional:
     """Smooth calibration error or largest gap of populations, whose residuals are constant in each group."""
     index, z = series.groups.index[0], series.groups.z[0][:, None]
@@ -283,7 +292,9 @@ def cluster_inference(
     if norm == "max":
         msg = 'clusters are for norm 1 and 2; for "max" leave them out'
         raise ValueError(msg)
-    grid = bin_linearly(outcomes.z, outcomes.y, outcomes.weight)
+    scaled = _in_samples(outcomes)
+    assert isinstance(scaled, Outcomes)
+    outcomes, grid = scaled, _grid(scaled)
     groups = group_nodes(grid)
     statistic = ScaleStatistic(groups)
     names, cluster = np.unique(clusters, return_inverse=True)
@@ -295,12 +306,13 @@ def cluster_inference(
         flipped[row] = _bin_values(outcomes.z, sign * residual, flipped.shape[-1])
     drawn = statistic(groups.gather(flipped) + groups.count * groups.z)
     p_value = rank_p_value(float(statistic(groups.outcome)[0]), drawn)
-    size = _clustered_size(outcomes, cluster)
+    size = clustered_size(outcomes, cluster)
     return p_value, error_interval(outcomes, Estimator(), norm, rng, confidence=confidence, size=size)
 
 
-def _clustered_size(outcomes: Outcomes, cluster: NDArray[np.intp]) -> float:
+def clustered_size(outcomes: Outcomes, clusters: NDArray[Any]) -> float:
     """Effective number of samples for the rate at which the less likely of the two outcomes happens."""
+    cluster = np.unique(clusters, return_inverse=True)[1].reshape(-1)
     surprise = np.where(outcomes.z > 0.5, 1 - outcomes.y, outcomes.y).astype(np.float64)[None]
     covariance, n_clusters = clustered_covariance(surprise, outcomes.weight, cluster)
     return float(Moments.of(surprise, outcomes.weight).effective_sizes(covariance, n_clusters)[0])

@@ -31,6 +31,9 @@ class CalibrationError(float):
         Whether the d-th root was taken; otherwise the value is the d-th power, as in the paper.
     n : float
         Number of samples (the sum of the weights).
+    effective_n : float
+        Effective number of samples, which interval, test and advice count: Kish's with weights, divided by the design
+        effect with clusters.
     interval : tuple of float, or None
         Lower and upper end of a confidence interval, if asked for.
     confidence : float
@@ -48,6 +51,7 @@ class CalibrationError(float):
     norm: int | str
     root: bool
     n: float
+    effective_n: float
     interval: tuple[float, float] | None
     confidence: float
     p_value: float | None
@@ -62,6 +66,7 @@ class CalibrationError(float):
         notion: str,
         norm: int | str,
         n: float,
+        effective_n: float | None = None,
         root: bool = False,
         interval: tuple[float, float] | None = None,
         confidence: float = 0.95,
@@ -72,7 +77,8 @@ class CalibrationError(float):
         """Make a result."""
         self = super().__new__(cls, value)
         self.__dict__.update(
-            estimator=estimator, notion=notion, norm=norm, root=root, n=n, interval=interval, confidence=confidence,
+            estimator=estimator, notion=notion, norm=norm, root=root, n=n,
+            effective_n=n if effective_n is None else effective_n, interval=interval, confidence=confidence,
             p_value=p_value, per_class=per_class, advised_n=advised_n,
         )  # fmt: skip
         return self
@@ -85,20 +91,26 @@ class CalibrationError(float):
         return _rebuild, (float(self), dict(self.__dict__))
 
     @property
+    def enough(self) -> bool:
+        """Whether there are as many samples as advised."""
+        return self.effective_n >= self.advised_n
+
+    @property
     def advice(self) -> str:
         """One sentence on whether there are enough samples."""
-        if self.n >= self.advised_n:
-            return f"n = {significant(self.n, 6)} samples are enough to estimate an error of this size to within ±50%."
+        n = f"{self.effective_n:.0f}"
+        if self.enough:
+            return f"n = {n} samples are enough to estimate an error of this size to within ±50%."
         return (
-            f"n = {significant(self.n, 6)} samples are few: about {self.advised_n} would be needed to estimate an "
-            "error of this size to within ±50%."
+            f"n = {n} samples are few: about {self.advised_n} would be needed to estimate an error of this size to "
+            "within ±50%."
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings and lists, ready for JSON."""
         return {
             "value": float(self),
-            **{key: getattr(self, key) for key in ("estimator", "notion", "norm", "root", "n")},
+            **{key: getattr(self, key) for key in ("estimator", "notion", "norm", "root", "n", "effective_n")},
             "confidence": self.confidence,
             "p_value": self.p_value,
             "interval": None if self.interval is None else list(self.interval),

@@ -100,6 +100,7 @@ class CalibrationErrorAccumulator(Accumulator):
             norm=norm,
             root=self.root,
             n=sums.n,
+            effective_n=sums.effective_n,
             per_class=per_class,
             advised_n=advised_n(size, sums.noise / sums.n),
         )

@@ -36,9 +36,9 @@ class FittedMethods:
             The calibration set was sampled by class from data like the new ones: the share of each class that was
             kept, such as ``{"neg": 0.1}``. Classes that a dict leaves out were kept.
         unlabelled : array of shape (n, L) or (n,), optional
-                    Scores of new samples, from which :func:`mixnmatch.selection.estimate_priors` estimates the frequencies. Call it
-            yourself for intervals and tests. What speaks against the estimate becomes a warning.
-                sample_weight : array of shape (n,), optional
+            Scores of new samples, from which :func:`mixnmatch.selection.estimate_priors` estimates the frequencies.
+            Call it yourself for intervals and tests. What speaks against the estimate becomes a warning.
+        sample_weight : array of shape (n,), optional
             Weights of the unlabelled samples.
         calibration : tuple (scores, y) or (scores, y, sample_weight), optional
             The calibration set, for a map that does not remember it, such as one from a file of an older version.

@@ -138,10 +138,11 @@ def next_steps(
         evidence = curve_answer.partition(": ")[2] or curve_answer
         steps.append(NextStep(heading or "Find out whether more calibration samples help", f"{sentence(evidence)}."))
     ends = after.error.interval
-    if ends is not None and ends[1] > small_error(after) and after.error.n < after.error.advised_n:
+    if ends is not None and ends[1] > small_error(after) and not after.error.enough:
         text = (
-            f"With {samples(after.error.n)} the error after calibration may be anything from {percent(ends[0])} to "
-            f"{percent(ends[1])}; about {count(after.error.advised_n)} samples would estimate it to within ±50%."
+            f"With {samples(after.error.effective_n)} the error after calibration may be anything from "
+            f"{percent(ends[0])} to {percent(ends[1])}; about {count(after.error.advised_n)} samples would "
+            "estimate it to within ±50%."
         )
         steps.append(NextStep("Evaluate on more samples", text))
     if level(after) == "bad":

@@ -314,7 +314,7 @@ def _warnings(error: CalibrationError, evidence: Comparison, verdict: Verdict, c
         messages.append("the paper expects a model of this size to be well calibrated; this one is not")
     if error.p_value is not None and error.p_value >= 0.05:
         messages.append(f"the scores show no significant miscalibration ({p_text(error.p_value)})")
-    if math.isfinite(error.n) and error.n < error.advised_n:
+    if math.isfinite(error.effective_n) and not error.enough:
         messages.append(error.advice)
     change = evidence[verdict.method].accuracy_change
     if change is not None and evidence[verdict.method].winners_changed:
