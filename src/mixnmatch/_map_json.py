@@ -7,8 +7,8 @@ for (NaN, infinities) is text.
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Callable
-from functools import cache
 from inspect import get_annotations
 from typing import Any
 
@@ -281,7 +281,10 @@ def _check_common(made: CalibrationMap) -> None:
         raise MapFileError(msg)
 
 
-_annotations = cache(get_annotations)
+def _annotations(kind: type) -> dict[str, Any]:
+    """Return the annotations of a class itself; ``get_annotations`` copies them, which takes long for many classes."""
+    found = vars(kind).get("__annotations__") if sys.version_info < (3, 14) else get_annotations(kind)
+    return found or {}
 
 
 def _annotation(kind: type, key: str) -> str:
