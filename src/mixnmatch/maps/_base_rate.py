@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mixnmatch._engine.block import Block
+from mixnmatch._engine.errors import caller_level
 from mixnmatch._engine.rows import Rows
 from mixnmatch.exceptions import CalibrationWarning
 
@@ -25,7 +26,7 @@ def warn_of_one_class(fitted: Any, given: Rows) -> bool:
     assert given.classes is not None
     name = given.classes[present[0]].item()
     msg = f"all labels are of class {name!r}: nothing can be learned about the other classes"
-    warnings.warn(msg, CalibrationWarning, stacklevel=3)
+    warnings.warn(msg, CalibrationWarning, stacklevel=caller_level())
     return True
 
 
@@ -54,7 +55,7 @@ def warn_of_base_rate(fitted: Any, given: Rows) -> None:
         f"that class: the map cannot follow the class frequencies because {why}. Use one with an intercept "
         "for each class, such as beta, platt or auto"
     )
-    warnings.warn(msg, CalibrationWarning, stacklevel=3)
+    warnings.warn(msg, CalibrationWarning, stacklevel=caller_level())
 
 
 def _weight_squares(block: Block) -> float:
