@@ -185,3 +185,10 @@ def test_tensors_come_in_by_every_door(kind):
     error = mm.calibration_error(scores, torch.tensor(y), sample_weight=weight)
     assert float(error) == pytest.approx(float(mm.calibration_error(plain, y, sample_weight=weight.detach())), abs=1e-4)
     assert mm.accuracy_preserved(scores, tensors.predict_proba(scores))
+
+
+def test_warnings_point_at_the_line_that_calls_the_library():
+    rounded = np.array([[0.333, 0.333, 0.333], [0.5, 0.3, 0.199], [0.2, 0.4, 0.399]])
+    with pytest.warns(UserWarning, match="probably because they were rounded") as caught:
+        mm.calibrator("ts").fit(rounded, [1, 0, 2])
+    assert caught[0].filename == __file__

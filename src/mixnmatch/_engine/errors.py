@@ -6,6 +6,7 @@ Python and ``--logits`` on the command line.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,3 +60,11 @@ class InputError(_Message, ValueError):
 
 class InputWarning(_Message, UserWarning):
     """Input that can be used, but is probably not what was meant."""
+
+
+def caller_level() -> int:
+    """``stacklevel`` of a warning that points at the line of the user's code which called the library."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "mixnmatch":
+        frame, level = frame.f_back, level + 1
+    return level

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.along_rows import row_sums
 from mixnmatch._engine.dask import is_dask, known_rows, one_class_chunk, reduce_chunks
-from mixnmatch._engine.errors import InputError, InputWarning
+from mixnmatch._engine.errors import InputError, InputWarning, caller_level
 from mixnmatch._engine.kernels import choose_backend, load
 from mixnmatch._engine.passes import asked_backend, light_bytes, row_ranges, run_blocks
 
@@ -234,7 +234,7 @@ def _checked(table: Scores, name: str, first_row: int | str = 0) -> Scores:
             "some rows of the scores do not sum to exactly 1 (off by up to {off:.2g}), probably because they were "
             "rounded; they are renormalised. Save more decimals to avoid this"
         )
-        warnings.warn(InputWarning(msg, off=found), stacklevel=4)
+        warnings.warn(InputWarning(msg, off=found), stacklevel=caller_level())
     return replace(table, off_simplex=found > ROUNDING.get(name, 1e-9))
 
 
@@ -250,7 +250,7 @@ def _warn_of_probabilities(table: Scores) -> None:
             "all rows of the scores {what}, so they are probably probabilities, but they are read as logits; for "
             "probabilities pass {probs}"
         )
-        warnings.warn(InputWarning(msg, what=what), stacklevel=4)
+        warnings.warn(InputWarning(msg, what=what), stacklevel=caller_level())
 
 
 def _rounding(n_classes: int) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.dask import is_dask, known_rows, reduce_chunks, unless_error
-from mixnmatch._engine.errors import InputError, InputWarning
+from mixnmatch._engine.errors import InputError, InputWarning, caller_level
 from mixnmatch._engine.scores import from_tensor
 
 # A row cannot be counted more often than this, and all rows together not less than this.
@@ -69,7 +69,7 @@ def read_weight(sample_weight: Any, n_rows: int, *, weights: str = "frequency") 
             "{sample_weight} sums to {total:.6g}, less than the {rows} rows it weighs. Weights are "
             "read as frequencies; if they are importances, pass {importance}"
         )
-        warnings.warn(InputWarning(msg, total=sums.total, rows=sums.rows), stacklevel=4)
+        warnings.warn(InputWarning(msg, total=sums.total, rows=sums.rows), stacklevel=caller_level())
     return weight
 
 

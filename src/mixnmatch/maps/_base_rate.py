@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
+from mixnmatch._engine.errors import caller_level
 from mixnmatch._engine.rows import Rows
 from mixnmatch.exceptions import CalibrationWarning
 
@@ -29,7 +30,7 @@ def warn_of_one_class(fitted: Any, given: Rows) -> bool:
     assert given.classes is not None
     name = given.classes[present[0]].item()
     msg = f"all labels are of class {name!r}: nothing can be learned about the other classes"
-    warnings.warn(msg, CalibrationWarning, stacklevel=3)
+    warnings.warn(msg, CalibrationWarning, stacklevel=caller_level())
     return True
 
 
@@ -86,7 +87,7 @@ def warn_of_base_rate(fitted: Any, given: Rows) -> None:
         f"that class: the map cannot follow the class frequencies because {why}. Use one with an intercept "
         "for each class, such as beta, platt or auto"
     )
-    warnings.warn(msg, CalibrationWarning, stacklevel=3)
+    warnings.warn(msg, CalibrationWarning, stacklevel=caller_level())
 
 
 def _weight_squares(block: Block) -> float:

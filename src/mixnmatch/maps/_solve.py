@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.errors import caller_level
+
 Array = NDArray[np.float64]
 # The relative fall of the loss below which an optimum is certified.
 CERTIFIED = 1e-8
@@ -263,4 +265,4 @@ def certify(who: str, residual: float, *, allowed: float = CERTIFIED) -> None:
         f"calibration set by {residual:.1e} of it (at most {allowed:.0e} counts as converged). Check the scores for "
         'extreme values, pass them as float64, or use a map with fewer parameters, such as "ts"'
     )
-    warnings.warn(msg, ConvergenceWarning, stacklevel=2)
+    warnings.warn(msg, ConvergenceWarning, stacklevel=caller_level())
