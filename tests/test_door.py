@@ -246,3 +246,18 @@ def test_every_map_says_which_kernels_fitted_it(two):
     with engine(backend="numpy"):
         assert calibrator("ts").fit(p, y).backend_ == "numpy"
     assert isinstance(rows(p, y), Rows)
+
+
+@pytest.mark.parametrize("what", ["groups", "clusters"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Series([1.0, np.nan, 2.0]),
+        pd.Series([1, None, 2], dtype="Int64"),
+        pd.Series(pd.to_datetime(["2026-01-01", None, "2026-01-03"])),
+    ],
+    ids=["float", "Int64", "dates"],
+)
+def test_missing_groups_are_refused_in_words(what, values):
+    with pytest.raises(ValueError, match=f"{what}: row 1 has no value .*drop or fill missing"):
+        evaluate([0.2, 0.3, 0.9], [0, 1, 1], **{what: values})
