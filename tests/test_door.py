@@ -262,3 +262,18 @@ def test_the_positive_class_of_a_frame_becomes_the_second_column():
     assert float(evaluation["base_rate"]) == pytest.approx(1 / 3)
     assert evaluation.positive == "fraud"
     assert "positive class fraud" in str(evaluation)
+
+
+@pytest.mark.parametrize("what", ["groups", "clusters"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Series([1.0, np.nan, 2.0]),
+        pd.Series([1, None, 2], dtype="Int64"),
+        pd.Series(pd.to_datetime(["2026-01-01", None, "2026-01-03"])),
+    ],
+    ids=["float", "Int64", "dates"],
+)
+def test_missing_groups_are_refused_in_words(what, values):
+    with pytest.raises(ValueError, match=f"{what}: row 1 has no value .*drop or fill missing"):
+        evaluate([0.2, 0.3, 0.9], [0, 1, 1], **{what: values})

@@ -68,8 +68,16 @@ def test_weights_are_repetitions():
     assert one.aurc == pytest.approx(other.aurc, abs=1e-12)
     assert one.best_aurc == pytest.approx(other.best_aurc, abs=1e-12)
     np.testing.assert_allclose(one.risk, other.risk)
-    big = {"logits": True, "risk": 0.3}
-    assert coverage_for(z, y, sample_weight=w, **big).threshold == coverage_for(z[again], y[again], **big).threshold
+
+
+def test_the_guarantee_counts_samples_and_not_weights():
+    z, y = problem(300)
+    plain = coverage_for(z, y, logits=True, risk=0.3)
+    heavy = coverage_for(z, y, logits=True, risk=0.3, sample_weight=np.full(300, 10))
+    assert plain.met
+    assert heavy.threshold == plain.threshold
+    assert heavy.bound == pytest.approx(plain.bound)
+    assert heavy.interval == pytest.approx(plain.interval)
 
 
 def test_edges():

@@ -143,17 +143,46 @@ def test_scores_are_compared_in_their_own_type(dtype):
     assert y[p >= found.threshold].mean() == pytest.approx(found.precision)
 
 
-def test_weights_are_repetitions():
+@pytest.mark.parametrize("target", [{"precision": 0.8}, {"recall": 0.8}])
+def test_weights_are_repetitions_without_a_guarantee(target):
     p, y = problem(500, 7)
     w = np.random.default_rng(8).integers(0, 4, 500)
     again = np.repeat(np.arange(500), w)
-    for target in ({"precision": 0.8}, {"recall": 0.8}):
-        for confidence in (0.9, None):
-            one = threshold_for(p, y, sample_weight=w, confidence=confidence, **target)
-            other = threshold_for(p[again], y[again], confidence=confidence, **target)
-            assert one.threshold == other.threshold
-            assert one.bound == pytest.approx(other.bound)
-            assert one.precision == pytest.approx(other.precision)
+    one = threshold_for(p, y, sample_weight=w, confidence=None, **target)
+    other = threshold_for(p[again], y[again], confidence=None, **target)
+    assert one.threshold == other.threshold
+    assert one.precision == pytest.approx(other.precision)
+    assert one.recall == pytest.approx(other.recall)
+
+
+@pytest.mark.parametrize("target", [{"precision": 0.8}, {"recall": 0.8}])
+@pytest.mark.parametrize("scale", [1.3, 10.0])
+def test_guarantees_count_samples_and_not_weights(target, scale):
+    p, y = problem(500, 7)
+    plain, heavy = threshold_for(p, y, **target), threshold_for(p, y, sample_weight=np.full(500, scale), **target)
+    assert heavy.threshold == plain.threshold
+    assert heavy.bound == pytest.approx(plain.bound)
+    assert heavy.interval == pytest.approx(plain.interval)
+    w = np.random.default_rng(8).exponential(size=500)
+    one, other = (threshold_for(p, y, sample_weight=k * w, **target) for k in (10.0, 100.0))
+    assert one.threshold == other.threshold
+    assert one.bound == pytest.approx(other.bound)
+
+
+@pytest.mark.filterwarnings("ignore:no threshold reaches")
+@pytest.mark.parametrize("metric", ["precision", "recall"])
+def test_guarantees_hold_with_random_weights(metric):
+    big, outcome = problem(200_000, 99)
+    missed = 0
+    for seed in range(100):
+        p, y = problem(400, seed)
+        w = 20 * np.random.default_rng([seed, 1]).exponential(size=400)
+        found = threshold_for(p, y, sample_weight=w, confidence=0.9, **{metric: 0.8})
+        if found.met:
+            chosen = big >= found.threshold
+            reached = outcome[chosen].mean() if metric == "precision" else chosen[outcome == 1].mean()
+            missed += reached < 0.8
+    assert missed <= 16
 
 
 def test_candidates_depend_on_the_number_of_samples_only():

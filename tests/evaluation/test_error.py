@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from mixnmatch.evaluation import inference
+from mixnmatch.evaluation import evaluate, inference
 from mixnmatch.evaluation.error import CalibrationMetric, calibration_error
 from mixnmatch.evaluation.estimators import ESTIMATORS, Dirichlet, Histogram, KernelDensity, ResidualKernel, Sweep
 from mixnmatch.evaluation.notion import Outcomes
@@ -284,3 +284,18 @@ def test_advice_counts_samples_and_not_weights(table):
     alike = calibration_error(np.repeat(p, 4, axis=0), np.repeat(y, 4), clusters=np.repeat(np.arange(500), 4))
     assert alike.n == 2000
     assert alike.effective_n == pytest.approx(500, rel=0.01)
+
+
+@pytest.mark.parametrize("clusters", [None, np.arange(800) // 4])
+def test_the_order_of_two_classes_does_not_matter(clusters):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        u = rng.normal(-3.0, 1.5, 800)
+        p = 1 / (1 + np.exp(-u - 0.3))
+        y = (rng.random(800) < 1 / (1 + np.exp(-u))).astype(int)
+        one = calibration_error(p, y, interval=True, clusters=clusters)
+        other = calibration_error(1 - p, 1 - y, interval=True, clusters=clusters)
+        assert one.p_value == other.p_value
+        assert one.interval == pytest.approx(other.interval, abs=1e-9)
+        p_values = [evaluate(z, k)["calibration_error"].p_value for z, k in ((p, y), (1 - p, 1 - y))]
+        assert p_values[0] == p_values[1]

@@ -58,9 +58,9 @@ def test_several_classes_have_risk_and_coverage(report_file):
 
 def test_weights_count(two_classes):
     rng = np.random.default_rng(1)
-    p = rng.random(200)
-    y = (rng.random(200) < p).astype(int)
-    w = rng.integers(1, 4, 200)
+    p = rng.random(500)
+    y = (rng.random(500) < p).astype(int)
+    w = rng.integers(1, 4, 500)
     report = build_report(p, y, methods=["ts"], method="identity", sample_weight=w)
     assert report.decisions.risk_before.aurc == pytest.approx(risk_coverage_curve(p, y, sample_weight=w).aurc)
     with_weights = coverage_for(p, y, risk=0.2, sample_weight=w)

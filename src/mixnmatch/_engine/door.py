@@ -263,6 +263,10 @@ def _one_each(values: Any, n_rows: int, what: str) -> NDArray[Any] | None:
     if found.shape != (n_rows,):
         msg = f"{what} must have shape ({n_rows},), got {found.shape}"
         raise ValueError(msg)
+    missing = np.flatnonzero(found != found)  # NaN and NaT, which no value is equal to
+    if len(missing):
+        msg = f"{what}: row {missing[0]} has no value ({found[missing[0]]}); drop or fill missing ones first"
+        raise ValueError(msg)
     return found
 
 

@@ -15,6 +15,8 @@ Floats = NDArray[np.float64]
 FEWEST_CANDIDATES, MOST_CANDIDATES, EVENTS_PER_CANDIDATE = 4, 50, 15
 # Sets differ by this factor on average, at least: sets that are almost the same are not worth a share.
 LEAST_RATIO = 1.05
+# Weights that are scaled to numbers of samples are off by this much at most.
+ROUNDING = 1e-9
 
 
 def upper_limit(events: float, total: float, error: float) -> float:
@@ -46,11 +48,14 @@ class Ranked:
         Distinct scores, decreasing.
     weight, events : arrays of shape (m,)
         Weight of all samples, and of those with an event, that have at least this score.
+    sizes : array of shape (m,)
+        Kish's effective number of these samples: limits count samples, not weights.
     """
 
     scores: Floats
     weight: Floats
     events: Floats
+    sizes: Floats
 
     @classmethod
     def of(cls, scores: Floats, event: NDArray[np.bool_], weight: Floats | None) -> Ranked:
@@ -60,12 +65,23 @@ class Ranked:
         group = group.reshape(-1)
         total = np.bincount(group, w, len(distinct)).cumsum()
         events = np.bincount(group, w * event, len(distinct)).cumsum()
-        return cls(-distinct, total, np.minimum(events, total))
+        squares = np.bincount(group, w * w, len(distinct)).cumsum()
+        return cls(-distinct, total, np.minimum(events, total), total**2 / squares)
 
     @property
     def total(self) -> float:
         """Weight of all samples."""
         return float(self.weight[-1])
+
+    @property
+    def size(self) -> float:
+        """Effective number of all samples."""
+        return float(self.sizes[-1])
+
+    def counts(self, place: int) -> tuple[float, float]:
+        """Effective numbers of events and of samples in the first groups."""
+        size = float(self.sizes[place - 1])
+        return float(self.events[place - 1] / self.weight[place - 1]) * size, size
 
     def next_above(self, place: int, dtype: np.dtype[np.floating]) -> float:
         """The smallest number of a type above the score of a group: a threshold that leaves the group out.
@@ -105,18 +121,19 @@ def certify(ranked: Ranked, rate: float, error: float) -> Certified:
     The sets are the m highest-ranked samples for a fixed series of ranks m, so they depend on neither labels nor
     scores. Given the score of the first sample left out, the samples above it are independent draws from the
     distribution of samples with a higher score. The Clopper-Pearson limit then is exact for each m. All of them hold
-    together with probability 1 - ``error`` by Bonferroni's inequality.
+    together with probability 1 - ``error`` by Bonferroni's inequality. With weights, numbers of samples are Kish's
+    effective ones, and the guarantee is approximate unless weights are equal.
     """
     needed = _needed(rate, error)
-    if ranked.total < needed:
-        return Certified(None, upper_limit(0.0, ranked.total, error), error, needed)
-    ranks = candidate_ranks(ranked.total, rate, error)
+    if ranked.size < needed * (1 - ROUNDING):
+        return Certified(None, upper_limit(0.0, ranked.size, error), error, needed)
+    ranks = candidate_ranks(ranked.size, rate, error)
     share = error / len(ranks)
     # Ties with the first sample left out are left out as well.
-    places = np.searchsorted(ranked.weight, ranks, side="right")
+    places = np.searchsorted(ranked.weight * (ranked.size / ranked.total), ranks * (1 + ROUNDING), side="right")
     best, bound, lowest = None, 1.0, 1.0
     for place in np.unique(places[places > 0])[::-1]:
-        limit = upper_limit(float(ranked.events[place - 1]), float(ranked.weight[place - 1]), share)
+        limit = upper_limit(*ranked.counts(place), share)
         lowest = min(lowest, limit)
         if limit <= rate:
             best, bound = int(place), limit

@@ -228,7 +228,8 @@ def coverage_for(
     confidence : float
         Probability with which the risk on new samples of the same distribution stays below the target.
     sample_weight : array of shape (n,), optional
-        Frequencies: a weight of k counts as k independent samples. With other weights the guarantee is approximate.
+        Frequencies in risk and coverage. The guarantee counts samples, by Kish's effective number, and is
+        approximate unless all weights are equal.
     logits : bool
         Whether ``probs`` are logits. The threshold is a probability in any case.
     classes : sequence, optional
@@ -274,7 +275,7 @@ def coverage_for(
     if found.place is None:
         msg = (
             f"no samples can be predicted at a risk of {risk:g} with {confidence:.0%} confidence on "
-            f"{significant(ranked.total, 6)} samples; it takes at least {significant(found.needed, 6)} predicted "
+            f"{significant(ranked.size, 6)} samples; it takes at least {significant(found.needed, 6)} predicted "
             "samples, all of them right"
         )
         warnings.warn(msg, UserWarning, stacklevel=2)
@@ -285,6 +286,6 @@ def coverage_for(
         0.0 if place == len(ranked.scores) else ranked.next_above(place, score_type(source)),
         risk=float(ranked.events[place - 1]) / count,
         coverage=count / ranked.total,
-        interval=two_sided(count, ranked.total, error),
+        interval=two_sided(count / ranked.total * ranked.size, ranked.size, error),
         **size,
     )

@@ -115,7 +115,8 @@ def threshold_for(
         Probability with which the target is reached on new samples from the same distribution. None: the threshold
         that reaches it on these samples, without a guarantee.
     sample_weight : array of shape (n,), optional
-        Frequencies: a weight of k counts as k independent samples. With other weights the guarantee is approximate.
+        Frequencies in precision and recall. The guarantee counts samples, by Kish's effective number, and is
+        approximate unless all weights are equal.
     logits : bool
         Whether ``probs`` are logits. The threshold is a probability in any case.
     classes : sequence, optional
@@ -173,16 +174,17 @@ def _for_recall(outcomes: Outcomes, target: float, confidence: float | None, dty
         return _at(0.0, "recall", target, confidence, True, 1.0, (0.0, 1.0), outcomes)
     ranked = Ranked.of(outcomes.z[positive], np.ones(int(positive.sum()), dtype=bool), weight)
     error = 1 - (PLAIN_CONFIDENCE if confidence is None else confidence)
+    found = ranked.weight * (ranked.size / ranked.total)
     if confidence is None:
         limits = ranked.weight / ranked.total
     else:
-        limits = np.array([lower_limit(float(found), ranked.total, error) for found in ranked.weight])
+        limits = np.array([lower_limit(float(count), ranked.size, error) for count in found])
     reached = np.flatnonzero(limits >= target * (1 - 1e-12))
     if not len(reached):  # not even the lowest score of a positive sample is low enough for all positives to come
         return _at(0.0, "recall", target, confidence, True, 1.0, (1.0, 1.0), outcomes)
     place = int(reached[0])
-    bound = lower_limit(float(ranked.weight[place]), ranked.total, error)
-    interval = two_sided(float(ranked.weight[place]), ranked.total, error)
+    bound = lower_limit(float(found[place]), ranked.size, error)
+    interval = two_sided(float(found[place]), ranked.size, error)
     return _at(float(ranked.scores[place]), "recall", target, confidence, True, bound, interval, outcomes)
 
 
@@ -200,7 +202,7 @@ def _for_precision(
         _warn_of_precision(ranked, target, confidence)
         bound = float((1 - ranked.events / ranked.weight).max()) if confidence is None else bound
         return _at(math.inf, "precision", target, confidence, False, bound, (math.nan, math.nan), outcomes)
-    count, events = float(ranked.weight[place - 1]), float(ranked.events[place - 1])
+    events, count = ranked.counts(place)
     if confidence is None:
         threshold, bound = float(ranked.scores[place - 1]), lower_limit(count - events, count, share)
     else:
@@ -216,7 +218,7 @@ def _warn_of_precision(ranked: Ranked, target: float, confidence: float | None) 
         needed = certify(ranked, 1 - target, 1 - confidence).needed
         msg = (
             f"no threshold reaches a precision of {target:g} with {confidence:.0%} confidence on "
-            f"{significant(ranked.total, 6)} samples; it takes at least {significant(needed, 6)} selected samples, "
+            f"{significant(ranked.size, 6)} samples; it takes at least {significant(needed, 6)} selected samples, "
             "all of them positive"
         )
     warnings.warn(msg, UserWarning, stacklevel=4)

@@ -394,8 +394,9 @@ def _infer(
         outcomes = metric.outcomes(source.scores, source.labels, source.weight)
     if one_dimensional:
         if clusters is not None:
-            assert isinstance(outcomes, Outcomes)
-            p_value, ends = inference.cluster_inference(outcomes, clusters, metric.norm, rng, confidence=confidence)
+            given = inference.of_rarer_class(outcomes) if metric.notion == "binary" else outcomes
+            assert isinstance(given, Outcomes)
+            p_value, ends = inference.cluster_inference(given, clusters, metric.norm, rng, confidence=confidence)
             return inference.agreeing_interval(ends, value, p_value, confidence=confidence), p_value
         counted = outcomes.counted() if isinstance(outcomes, Outcomes) else outcomes
         return infer_one_dimensional(metric, value, counted, rng, confidence)
@@ -421,6 +422,8 @@ def infer_one_dimensional(
     confidence: float,
 ) -> tuple[tuple[float, float], float]:
     """Interval of the error of one confidence for each sample, and the p-value of "it is calibrated"."""
+    if metric.notion == "binary":
+        outcomes = inference.of_rarer_class(outcomes)
     p_value = inference.calibration_test(outcomes, metric.estimator, metric.norm, rng)
     ends = inference.error_interval(outcomes, metric.estimator, metric.norm, rng, confidence=confidence)
     return inference.agreeing_interval(ends, value, p_value, confidence=confidence), p_value

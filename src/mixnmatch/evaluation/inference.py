@@ -246,6 +246,18 @@ def _in_samples(outcomes: Outcomes | BinnedOutcomes) -> Outcomes | BinnedOutcome
     return outcomes if outcomes.weight is None else Outcomes(outcomes.z, outcomes.y, outcomes.weight * part)
 
 
+def of_rarer_class(outcomes: Outcomes | BinnedOutcomes) -> Outcomes | BinnedOutcomes:
+    """The same problem about the class of two that is predicted less often, so that their order does not matter."""
+    if isinstance(outcomes, BinnedOutcomes):
+        count, outcome = outcomes.grid.count, outcomes.grid.outcome
+        if count @ outcomes.grid.nodes <= 0.5 * outcomes.n:
+            return outcomes
+        return BinnedOutcomes(Grid(count[::-1], (count - outcome)[::-1]), outcomes.weight_squares)
+    if np.average(outcomes.z, weights=outcomes.weight) <= 0.5:
+        return outcomes
+    return Outcomes(1 - outcomes.z, 1 - outcomes.y, outcomes.weight)
+
+
 def _functional_on_nodes(estimator: Estimator, norm: Norm, grid: Grid, series: ResidualSeries) -> Functional:
     """Smooth calibration error or largest gap of populations, whose residuals are constant in each group."""
     index, z = series.groups.index[0], series.groups.z[0][:, None]
