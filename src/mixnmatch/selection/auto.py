@@ -41,7 +41,10 @@ class Auto(CalibrationMap):
     2. Each is fitted without each of the folds in turn.
     3. The weights w, on the simplex, minimise a proper score of the outputs for held-out samples. With few samples they
        are drawn to equal ones.
-    4. The share :math:`\lambda` of the stack is the largest one at which the log loss of held-out samples, plus half a
+    4. The evidence is the sum, over held-out samples, of what the stack gains in log loss over doing nothing, less half
+       the standard error of this sum. Without evidence scores stay as they are; from 3 nats on (odds of 20 to 1) the
+       stack replaces them, and in between :math:`\lambda` grows in proportion. With two classes, where the members are
+       shrunk to the identity by themselves, :math:`\lambda` is the largest share at which the log loss, plus half a
        standard error of the difference, is at most 1% above that of the scores as they are.
     5. Members with positive weight are fitted to all samples.
     6. Very small probabilities are raised to a floor that costs at most 0.3% of the loss, since a probability of 0 for
@@ -52,8 +55,7 @@ class Auto(CalibrationMap):
     scoring : {"nll", "brier"}
         The proper score that weights are chosen by: log loss or squared error.
     caution : float
-        Standard errors by which a gain is lowered before it counts (step 4). With more of them, the stack is mixed with
-        the scores more often.
+        Standard errors by which a gain is lowered before it counts as evidence (step 4).
     accuracy_preserving : bool
         Never change the predicted class. :class:`KeepWinner` is then applied to the stack, whose weights are chosen
         without it. If a stack of accuracy-preserving candidates is better on held-out samples, it is used instead.
@@ -302,8 +304,8 @@ class Auto(CalibrationMap):
         rows = [loss.rows(one) for one in np.eye(len(outputs))]
         gains = [Difference.of(rows[0], other, loss.weight) for other in rows]
         fold = fold_of(range(len(loss.weight)), fitter.n_folds, fitter.seed)
-        # With two classes the splines are shrunk to the identity by themselves.
-        members = np.arange(int(given.n_classes == 2 and len(outputs) > 1), len(outputs))
+        shrunken = given.n_classes == 2
+        members = np.arange(int(shrunken and len(outputs) > 1), len(outputs))
         judged, keeps = Judged.of(held_out, fold, members), self.accuracy_preserving
         if keeps:
             # The stack of all candidates with KeepWinner, or that of the accuracy-preserving ones.
@@ -314,7 +316,7 @@ class Auto(CalibrationMap):
         if zeros:  # what the scores as they are would give, with the floor
             floor = probability_floor(held_out, identity, given.n_classes)
             held_out = held_out.with_first(np.maximum(HeldOut.of([untouched], "nll").at_label[:, 0], floor))
-        share = judged.share(held_out, self.caution)
+        share = judged.share(held_out, self.caution, shrunken=shrunken)
         weights, each = (share * part + (1 - share) * identity for part in (judged.weights, judged.each))
         changed = weights[0] < 1
         # Doing nothing keeps the predicted classes exactly.

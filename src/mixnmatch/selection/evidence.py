@@ -11,7 +11,9 @@ from mixnmatch._engine.rows import Rows
 from mixnmatch.selection.crossfit import HeldOut, kept_losses
 from mixnmatch.selection.stacking import Array, Difference, cross_fitted_weights, mixed, stack
 
-# The log loss may be above that of the scores as they are by so much, as a part of it.
+# Evidence in nats from which on a stack replaces the scores (odds of 20 to 1).
+ENOUGH = 3.0
+# Members that are shrunk to the identity may raise the log loss by this part of it.
 TOLERATED = 0.01
 # Shares of the stack that are tried beside the scores as they are.
 SHARES = np.linspace(1.0, 0.1, 10)
@@ -58,8 +60,14 @@ class Judged:
         gain = Difference.of(-np.log(given), -np.log(mixture), weight)
         return float(weight.sum()) * (gain.mean - caution * gain.standard_error)
 
-    def share(self, held_out: HeldOut, caution: float) -> float:
-        """The largest share of the stack at which the log loss hardly rises, beyond what chance may explain."""
+    def share(self, held_out: HeldOut, caution: float, *, shrunken: bool) -> float:
+        """What the stack weighs beside the scores as they are.
+
+        It grows with the evidence. If members are shrunk to the identity by themselves (``shrunken``), it is the
+        largest share at which the log loss hardly rises, beyond what chance may explain.
+        """
+        if not shrunken:
+            return min(max(self.evidence(held_out, caution), 0.0) / ENOUGH, 1.0)
         allowed = -TOLERATED * float(held_out.weight @ -np.log(held_out.at_label[:, 0]))
         return next((s for s in SHARES.tolist() if self.evidence(held_out, caution, s) >= allowed), 0.0)
 
