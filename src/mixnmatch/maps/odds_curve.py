@@ -66,31 +66,29 @@ class Curve:
         return float(min(ends.min(), inside.min()))
 
 
-def average(curves: list[Curve], weights: Array, *, monotone: bool) -> Curve:
+def average(at: Array, f: Array, slope: Array, weights: Array, *, monotone: bool) -> Curve:
     r"""Log-odds of the weighted mean of the probabilities :math:`\sigma(f_g(x))`, interpolated between many nodes.
 
-    All curves have the same knots, between and beyond which the nodes are. Interpolation is by cubic polynomials with
-    the value and slope of the average at the nodes, and beyond the last node on each side by a straight line. With
-    ``monotone`` slopes are limited so that the interpolation, too, increases where the average does.
+    ``f`` and ``slope`` hold values and derivatives of the functions at the nodes ``at``, G x N. Interpolation is by
+    cubic polynomials with the value and slope of the average at the nodes, and beyond the last node on each side by a
+    straight line. With ``monotone`` slopes are limited so that the interpolation increases where the average does.
     """
-    x = _nodes(curves[0].knots)
-    f, slope = (np.stack([part(x) for part in parts]) for parts in (curves, [curve.slope for curve in curves]))
     log_weights = np.log(weights)[:, None]
     log_p, log_not = (np.logaddexp.reduce(log_weights - np.logaddexp(0.0, sign * f), axis=0) for sign in (-1, 1))
-    # The slope is that of the curves, weighted by the share of each in p (1 - p).
+    # The slope is that of the functions, weighted by the share of each in p (1 - p).
     share = np.exp(log_weights - np.logaddexp(0.0, f) - np.logaddexp(0.0, -f) - log_p - log_not)
     value, rise = log_p - log_not, np.sum(share * slope, axis=0)
-    width, secant = np.diff(x), np.diff(value) / np.diff(x)
+    width, secant = np.diff(at), np.diff(value) / np.diff(at)
     if monotone:  # a cubic piece increases if the slopes at its ends are at most three times that between them
         rise = np.minimum(rise, 3 * np.minimum(np.append(secant, np.inf), np.append(np.inf, secant)))
     left, right = rise[:-1], rise[1:]
     bent = (3 * secant - 2 * left - right) / width, (left + right - 2 * secant) / np.square(width)
     inner = np.stack([value[:-1], left, *bent], axis=1)
     outer = [[value[0], rise[0], 0.0, 0.0]], [[value[-1], rise[-1], 0.0, 0.0]]
-    return Curve(x, np.vstack([outer[0], inner, outer[1]]))
+    return Curve(at, np.vstack([outer[0], inner, outer[1]]))
 
 
-def _nodes(knots: Array) -> Array:
+def nodes(knots: Array) -> Array:
     """Nodes between knots, and beyond them in ever wider steps."""
     between = [
         np.linspace(low, high, int(np.clip(np.ceil((high - low) / STEP), *PARTS)), endpoint=False)

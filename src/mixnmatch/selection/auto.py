@@ -35,15 +35,17 @@ LEAST_ROWS = 10
 class Auto(CalibrationMap):
     r"""A weighted mean of a few maps and compositions that changes scores as far as there is evidence for it.
 
-    .. math:: T(z) = \lambda \sum_m w_m T_m(z) + (1 - \lambda)\, z, \qquad \lambda = \min(1, \max(0, G) / c)
+    .. math:: T(z) = \lambda \sum_m w_m T_m(z) + (1 - \lambda)\, z
 
     1. There are a few candidates :math:`T_m`, chosen by the number of classes; the identity is one of them.
     2. Each is fitted without each of the folds in turn.
     3. The weights w, on the simplex, minimise a proper score of the outputs for held-out samples. With few samples they
        are drawn to equal ones.
-    4. The evidence G is the sum, over held-out samples, of what the stack gains in log loss over doing nothing, less
-       half the standard error of this sum and less what it would lose if one more sample were predicted wrongly.
-       Without evidence scores stay as they are; from c = 3 nats on (odds of 20 to 1) the stack replaces them.
+    4. The evidence is the sum, over held-out samples, of what the stack gains in log loss over doing nothing, less half
+       the standard error of this sum. Without evidence scores stay as they are; from 3 nats on (odds of 20 to 1) the
+       stack replaces them, and in between :math:`\lambda` grows in proportion. With two classes, where the members are
+       shrunk to the identity by themselves, :math:`\lambda` is the largest share at which the log loss, plus half a
+       standard error of the difference, is at most 1% above that of the scores as they are.
     5. Members with positive weight are fitted to all samples.
     6. Very small probabilities are raised to a floor that costs at most 0.3% of the loss, since a probability of 0 for
        what happens would cost everything. Scores that stay as they are are raised only if some of them are 0.
@@ -53,8 +55,7 @@ class Auto(CalibrationMap):
     scoring : {"nll", "brier"}
         The proper score that weights are chosen by: log loss or squared error.
     caution : float
-        Evidence in nats from which on the stack replaces the scores; with less, it is mixed with them. With 0 it always
-        does if it is better on held-out samples.
+        Standard errors by which a gain is lowered before it counts as evidence (step 4).
     accuracy_preserving : bool
         Never change the predicted class. :class:`KeepWinner` is then applied to the stack, whose weights are chosen
         without it. If a stack of accuracy-preserving candidates is better on held-out samples, it is used instead.
@@ -62,8 +63,7 @@ class Auto(CalibrationMap):
         Seconds that the fit should take at most. Candidates that exceed a deterministic cost estimate are dropped, the
         costliest first, and after the first fold those for which the time will not suffice.
     cv : int, optional
-        Number of folds. By default 5; 10 for two classes and 101 to 1,000 samples; 3 from 2,500 samples on. The fold
-        of a sample is a hash of its index.
+        Number of folds. By default 5, and 3 from 2,500 samples on. The fold of a sample is a hash of its index.
     random_state : int
         Seed of that hash.
     verbose : bool
@@ -91,7 +91,8 @@ class Auto(CalibrationMap):
         The mean loss of the result on samples that neither its members nor its weights had seen, by how much it is
         below that of the identity, and the standard error of the difference.
     evidence_ : float
-        The evidence G, in nats.
+        What the stack gains in log loss over doing nothing, summed over held-out samples, less ``caution`` standard
+        errors, in nats.
     floor_ : float
         The smallest probability.
     verdict_ : str
@@ -101,11 +102,14 @@ class Auto(CalibrationMap):
 
     Notes
     -----
-    For two classes the candidates are an average of smoothing splines, kernel calibration, isotonic regression and an
-    order-preserving function. For more classes they are an order-preserving function, and structured matrix scaling,
-    alone and after such a function; with 300 samples or more the function depends on the sample. The matrix is followed
-    by another order-preserving function, fitted on its outputs for samples that it has not seen. In tables of many
-    samples a candidate is dropped if it is behind the best by more than three standard errors after the first fold.
+    For two classes the candidate is an average of smoothing splines, lines and the identity, weighted by their
+    leave-one-out log loss (:class:`SplineCalibration`). From 2,500 samples on isotonic regression is another one, and
+    so is an order-preserving function where the predicted class must not change. The identity is outside the stack.
+
+    For more classes the candidates are an order-preserving function, and structured matrix scaling, alone and after
+    such a function; with 300 samples or more the function depends on the sample. The matrix is followed by another
+    order-preserving function, fitted on its outputs for samples that it has not seen. In tables of many samples a
+    candidate is dropped if it is behind the best by more than three standard errors after the first fold.
 
     "Does no harm" is a statement about averages: how often the result is worse than doing nothing, and by how much, is
     in ``docs/results/auto.md``, with the script that measures it.
@@ -175,7 +179,7 @@ class Auto(CalibrationMap):
         self,
         *,
         scoring: str = "nll",
-        caution: float = 3.0,
+        caution: float = 0.5,
         accuracy_preserving: bool = False,
         time_budget: float | None = None,
         cv: int | None = None,
@@ -241,8 +245,9 @@ class Auto(CalibrationMap):
         clock, progress = Clock(self.time_budget), self.__dict__.pop("_progress", None)
         few = source.n_rows < 2 * ROWS_TO_CHOOSE_BY
         rows = cached(source.in_memory() if few else source.sampled(ROWS_TO_CHOOSE_BY))
-        n_folds = self.cv or folds_for(rows.n_rows, rows.n_classes)
-        candidates = candidates_for(source.n_rows, source.n_classes)
+        n_folds = self.cv or folds_for(rows.n_rows)
+        preserving = self.accuracy_preserving
+        candidates = candidates_for(source.n_rows, source.n_classes, accuracy_preserving=preserving)
         candidates, dropped = drop_over_budget(candidates, self.time_budget, rows.n_rows, source.n_classes, n_folds)
         if not _enough(rows, n_folds, self.random_state):
             return self._as_identity(source, dropped, clock)
@@ -252,9 +257,9 @@ class Auto(CalibrationMap):
         whole = CrossFitter(rows if few else source, maps, n_folds, self.random_state)
         steps = Steps(all_steps(candidates, n_folds) + 2, progress or self._printer())
         trial = Trial(fitter, candidates, clock, steps)
-        preserving = [all(maps[name].accuracy_preserving for name in candidate.names) for candidate in trial.tried]
+        keeping = [all(maps[name].accuracy_preserving for name in candidate.names) for candidate in trial.tried]
         names = [candidate.name for candidate in trial.tried]
-        report = self._weigh(trial.outputs(), fitter, np.flatnonzero(preserving), names, zeros=rows.has_zeros())
+        report = self._weigh(trial.outputs(), fitter, np.flatnonzero(keeping), names, rows)
         steps("weights")
         weights = report["candidate_weights_"]
         chosen = [(candidate, weight) for candidate, weight in zip(trial.tried, weights, strict=True) if weight > 0]
@@ -282,10 +287,12 @@ class Auto(CalibrationMap):
         fitter: CrossFitter,
         preserving: NDArray[np.intp],
         names: list[str],
-        *,
-        zeros: bool,
+        untouched: Rows,
     ) -> dict[str, Any]:
-        """Weights of the candidates, the identity being the first of them, and how they did."""
+        """Weights of the candidates, the identity being the first of them, and how they did.
+
+        ``untouched`` are the rows with zeros, which members read as small numbers.
+        """
         from mixnmatch.selection.crossfit import HeldOut, kept_losses
         from mixnmatch.selection.evidence import Judged, probability_floor
         from mixnmatch.selection.stacking import Difference
@@ -297,17 +304,23 @@ class Auto(CalibrationMap):
         rows = [loss.rows(one) for one in np.eye(len(outputs))]
         gains = [Difference.of(rows[0], other, loss.weight) for other in rows]
         fold = fold_of(range(len(loss.weight)), fitter.n_folds, fitter.seed)
-        judged, keeps = Judged.of(held_out, fold), self.accuracy_preserving
+        shrunken = given.n_classes == 2
+        members = np.arange(int(shrunken and len(outputs) > 1), len(outputs))
+        judged, keeps = Judged.of(held_out, fold, members), self.accuracy_preserving
         if keeps:
             # The stack of all candidates with KeepWinner, or that of the accuracy-preserving ones.
             judged, other = judged.kept(given, outputs, self.scoring), Judged.of(held_out, fold, preserving)
             if loss.weight @ other.losses < loss.weight @ judged.losses:
                 judged, keeps = other, False
-        evidence = judged.evidence(held_out)
-        share = self._share(evidence) if loss.weight @ judged.losses < loss.weight @ rows[0] else 0.0
+        zeros = untouched.has_zeros()
+        if zeros:  # what the scores as they are would give, with the floor
+            floor = probability_floor(held_out, identity, given.n_classes)
+            held_out = held_out.with_first(np.maximum(HeldOut.of([untouched], "nll").at_label[:, 0], floor))
+        share = judged.share(held_out, self.caution, shrunken=shrunken)
         weights, each = (share * part + (1 - share) * identity for part in (judged.weights, judged.each))
+        changed = weights[0] < 1
         # Doing nothing keeps the predicted classes exactly.
-        final = kept_losses(given, outputs, each, self.scoring) if keeps and share > 0 else loss.rows(each)
+        final = kept_losses(given, outputs, each, self.scoring) if keeps and changed else loss.rows(each)
         gain = Difference.of(rows[0], final, loss.weight)
         table = np.column_stack([*rows, final])
         return {
@@ -319,14 +332,10 @@ class Auto(CalibrationMap):
             "loss_": loss.mean(identity) - gain.mean,
             "gain_": gain.mean,
             "gain_error_": gain.standard_error,
-            "evidence_": evidence,
+            "evidence_": judged.evidence(held_out, self.caution),
             # Scores that stay as they are stay so exactly, unless they call something impossible.
-            "floor_": probability_floor(held_out, weights, given.n_classes) if share > 0 or zeros else 0.0,
+            "floor_": probability_floor(held_out, weights, given.n_classes) if changed or zeros else 0.0,
         }
-
-    def _share(self, evidence: float) -> float:
-        """What the stack weighs beside the identity."""
-        return 1.0 if self.caution == 0 else min(max(evidence, 0.0) / self.caution, 1.0)
 
     def _verdict(
         self,

@@ -10,7 +10,6 @@ from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.combine import OneVsAll, Pooled
 from mixnmatch.maps.context import ContextualOrderPreserving
 from mixnmatch.maps.isotonic import Isotonic
-from mixnmatch.maps.kernel import KernelCalibration
 from mixnmatch.maps.order_preserving import IntraOrderPreserving
 from mixnmatch.maps.scaling import StructuredMatrixScaling, StructuredVectorScaling
 from mixnmatch.maps.spline import SplineCalibration
@@ -23,7 +22,7 @@ MATRIX_TO = 200
 MATRIX_SIZE = 5e10
 # The published ridge of structured matrix scaling holds back too much for a stack, which takes care of overfitting.
 WEAK_RIDGE = 0.1
-# From so many samples on, isotonic regression improves on an order-preserving function with a few knots.
+# From so many samples on, isotonic regression improves on a function with a few knots.
 ISOTONIC_FROM = 2500
 # From so many samples on, a function that depends on the sample improves on one that does not.
 CONTEXT_FROM = 300
@@ -57,10 +56,6 @@ def _averaged_spline(**settings: Any) -> CalibrationMap:
     return OneVsAll(SplineCalibration(penalty="average", monotone=False), smoothing=SMOOTHING, **settings)
 
 
-def _kernel(**settings: Any) -> CalibrationMap:
-    return OneVsAll(KernelCalibration(), smoothing=SMOOTHING, **settings)
-
-
 def _weak_matrix(**settings: Any) -> CalibrationMap:
     return StructuredMatrixScaling(strength=WEAK_RIDGE, **settings)
 
@@ -73,8 +68,7 @@ STAGES: dict[str, Stage] = {
     "svs": Stage(StructuredVectorScaling, 2e-7),
     "iop": Stage(IntraOrderPreserving, 2e-7, once=4e-3),
     "iop-context": Stage(ContextualOrderPreserving, 1.5e-6, once=3e-2),
-    "kernel": Stage(_kernel, 2e-7, once=5e-3),
-    "spline": Stage(_averaged_spline, 2e-7, once=1e-2),
+    "spline": Stage(_averaged_spline, 2e-7, once=2e-2),
     "sms": Stage(StructuredMatrixScaling, 3e-7, 5e-10),
     "sms-weak": Stage(_weak_matrix, 4e-7, 1e-9),
 }
@@ -117,8 +111,8 @@ def guess_seconds(candidates: list[Candidate], n_rows: float, n_classes: int, n_
 
 
 IDENTITY = Candidate(("identity",))
-# Functions of the probability of the positive class, and one that keeps the predicted class.
-FOR_TWO = tuple(Candidate((name,)) for name in ("irova", "iop", "kernel", "spline"))
+# Functions of the probability of the positive class.
+SPLINE, STEPS = Candidate(("spline",)), Candidate(("irova",))
 # A matrix alone and after an order-preserving function; what is left to bend is found on samples it has not seen.
 WEAK_MATRIX = Candidate(("sms-weak",), ("iop",))
 AFTER_ORDER, AFTER_CONTEXT = (Candidate((first, "sms-weak"), ("iop",)) for first in ("iop", "iop-context"))
@@ -126,21 +120,20 @@ ORDER, ISOTONIC = Candidate(("iop",)), Candidate(("iop", "irm"))
 VECTOR, MATRIX = Candidate(("iop", "svs")), Candidate(("iop", "sms"))
 
 
-def candidates_for(n_rows: float, n_classes: int) -> list[Candidate]:
+def candidates_for(n_rows: float, n_classes: int, *, accuracy_preserving: bool = False) -> list[Candidate]:
     """Candidates for a problem with so many rows and classes, the identity first."""
     if n_classes == 2:
-        return [IDENTITY, *FOR_TWO]
+        steps = [STEPS] if n_rows >= ISOTONIC_FROM else []
+        return [IDENTITY, *([ORDER] if accuracy_preserving else []), SPLINE, *steps]
     shared = ISOTONIC if n_rows >= ISOTONIC_FROM else ORDER
     if n_classes <= MATRIX_TO:
         return [IDENTITY, shared, WEAK_MATRIX, AFTER_CONTEXT if n_rows >= CONTEXT_FROM else AFTER_ORDER]
     return [IDENTITY, shared, VECTOR, *([MATRIX] if n_rows * n_classes**2 <= MATRIX_SIZE else [])]
 
 
-def folds_for(n_rows: float, n_classes: int) -> int:
-    """Number of folds: fits to two classes are cheap and can miss few samples; with many samples there is no need."""
-    if n_rows >= ISOTONIC_FROM:
-        return 3
-    return 10 if n_classes == 2 and 100 < n_rows <= 1000 else 5
+def folds_for(n_rows: float) -> int:
+    """Number of folds: with many samples there is no need of more than three."""
+    return 3 if n_rows >= ISOTONIC_FROM else 5
 
 
 def drop_over_budget(

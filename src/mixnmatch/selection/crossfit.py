@@ -153,18 +153,21 @@ class HeldOut:
     ----------
     objective : Objective
         The proper score that is minimised.
-    at_label, at_other : array of shape (n, M)
-        What each member gives the label, and the class that comes first among the others in the scores as given.
+    at_label : array of shape (n, M)
+        What each member gives the label.
     """
 
     objective: Objective
     at_label: Array
-    at_other: Array
 
     @property
     def weight(self) -> Array:
         """Weights of the rows."""
         return self.objective.weight
+
+    def with_first(self, at_label: Array) -> HeldOut:
+        """The same with other probabilities of the label under the first member; the objective stays as it is."""
+        return replace(self, at_label=np.column_stack([at_label, self.at_label[:, 1:]]))
 
     @classmethod
     def of(cls, sources: list[Rows], scoring: str) -> HeldOut:
@@ -172,25 +175,21 @@ class HeldOut:
         first = sources[0]
         ranges = row_ranges(first.n_rows, first.n_classes * 8 * len(sources))
 
-        def work(start: int, stop: int) -> tuple[Array, Array, Array, Array]:
+        def work(start: int, stop: int) -> tuple[Array, Array, Array]:
             blocks = [source.block(start, stop) for source in sources]
-            y, rows = blocks[0].y, np.arange(len(blocks[0].y))
-            given = np.array(blocks[0].log_probabilities())
-            given[rows, y] = -np.inf
-            other = given.argmax(axis=1)
-            logs = [_logs_at(block, (y, other)) for block in blocks]
+            y = blocks[0].y
+            at_label = np.stack([_logs_at(block, y) for block in blocks], axis=1)
             products = np.empty(0)
             if scoring == "brier":
                 p = np.stack([np.asarray(block.probabilities(), dtype=np.float64) for block in blocks], axis=1)
                 products = p @ p.transpose(0, 2, 1)
             weight = np.ones(len(y)) if blocks[0].weight is None else blocks[0].weight
-            at_label, at_other = (np.stack([pair[k] for pair in logs], axis=1) for k in (0, 1))
-            return at_label, at_other, products, weight
+            return at_label, products, weight
 
-        parts = [np.concatenate(part) for part in zip(*run_blocks(work, ranges), strict=True)]
-        at_label, at_other = (np.exp(np.maximum(logs, np.log(SMALLEST_PROBABILITY))) for logs in parts[:2])
-        made = LogLoss(at_label, parts[3]) if scoring == "nll" else SquaredError(at_label, parts[2], parts[3])
-        return cls(made, at_label, at_other)
+        logs, products, weight = (np.concatenate(part) for part in zip(*run_blocks(work, ranges), strict=True))
+        at_label = np.exp(np.maximum(logs, np.log(SMALLEST_PROBABILITY)))
+        made = LogLoss(at_label, weight) if scoring == "nll" else SquaredError(at_label, products, weight)
+        return cls(made, at_label)
 
 
 def kept_losses(given: Rows, outputs: list[Rows], weights: Array, scoring: str) -> Array:
@@ -209,8 +208,7 @@ def kept_losses(given: Rows, outputs: list[Rows], weights: Array, scoring: str) 
     return np.concatenate(list(run_blocks(work, row_ranges(given.n_rows, given.n_classes * 8 * len(used)))))
 
 
-def _logs_at(block: Block, columns: tuple[NDArray[np.intp], ...]) -> list[Array]:
-    """Logarithm of the probability in some column of each row, for several such columns."""
+def _logs_at(block: Block, column: NDArray[np.intp]) -> Array:
+    """Logarithm of the probability in some column of each row."""
     logs = block.log_probabilities()
-    rows = np.arange(len(logs))
-    return [np.asarray(logs[rows, column], dtype=np.float64) for column in columns]
+    return np.asarray(logs[np.arange(len(logs)), column], dtype=np.float64)

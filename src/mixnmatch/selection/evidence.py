@@ -11,8 +11,12 @@ from mixnmatch._engine.rows import Rows
 from mixnmatch.selection.crossfit import HeldOut, kept_losses
 from mixnmatch.selection.stacking import Array, Difference, cross_fitted_weights, mixed, stack
 
-# So many standard errors of a gain are put down to chance.
-CHANCE = 0.5
+# Evidence in nats from which on a stack replaces the scores (odds of 20 to 1).
+ENOUGH = 3.0
+# Members that are shrunk to the identity may raise the log loss by this part of it.
+TOLERATED = 0.01
+# Shares of the stack that are tried beside the scores as they are.
+SHARES = np.linspace(1.0, 0.1, 10)
 # No probability is so small that raising all others to it would cost more than this part of the loss.
 FLOOR_COST = 0.003
 
@@ -46,13 +50,26 @@ class Judged:
         losses = log_losses if scoring == "nll" else kept_losses(given, outputs, self.each, scoring)
         return Judged(self.weights, self.each, losses, log_losses)
 
-    def evidence(self, held_out: HeldOut) -> float:
-        """Gain in log loss over doing nothing, in all, less what chance and one more wrong prediction may cost."""
-        weight = held_out.weight
-        gain = Difference.of(-np.log(held_out.at_label[:, 0]), self.log_losses, weight)
-        change = np.log(held_out.at_other @ self.weights) - np.log(held_out.at_other[:, 0])
-        total = float(weight.sum())
-        return total * (gain.mean - CHANCE * gain.standard_error) + min(0.0, float(weight @ change) / total)
+    def evidence(self, held_out: HeldOut, caution: float, share: float = 1.0) -> float:
+        """What is gained in log loss over doing nothing, in all, less some standard errors of it.
+
+        With a share below 1 this is the gain of a mixture of the stack and the scores as they are.
+        """
+        given, weight = held_out.at_label[:, 0], held_out.weight
+        mixture = share * np.exp(-self.log_losses) + (1 - share) * given
+        gain = Difference.of(-np.log(given), -np.log(mixture), weight)
+        return float(weight.sum()) * (gain.mean - caution * gain.standard_error)
+
+    def share(self, held_out: HeldOut, caution: float, *, shrunken: bool) -> float:
+        """What the stack weighs beside the scores as they are.
+
+        It grows with the evidence. If members are shrunk to the identity by themselves (``shrunken``), it is the
+        largest share at which the log loss hardly rises, beyond what chance may explain.
+        """
+        if not shrunken:
+            return min(max(self.evidence(held_out, caution), 0.0) / ENOUGH, 1.0)
+        allowed = -TOLERATED * float(held_out.weight @ -np.log(held_out.at_label[:, 0]))
+        return next((s for s in SHARES.tolist() if self.evidence(held_out, caution, s) >= allowed), 0.0)
 
 
 def probability_floor(held_out: HeldOut, weights: Array, n_classes: int) -> float:

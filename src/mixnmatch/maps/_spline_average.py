@@ -1,0 +1,121 @@
+"""An average of many smooth functions of the log-odds, weighted by their leave-one-out log loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch.maps._natural_splines import NaturalSplines, knots_of
+from mixnmatch.maps._ridge import fit_path
+from mixnmatch.maps.odds import OddsTable
+from mixnmatch.maps.odds_curve import Curve, average, nodes
+
+Array = NDArray[np.float64]
+# Strengths of the penalty that draws the line inside a function to the identity, and of the one on roughness, of
+# functions of the log-odds and of their asinh. The largest one leaves a straight line.
+LINE = (0.1, 1.0, 10.0, 100.0)
+ROUGH, ROUGH_ASINH, STRAIGHT = (1e-3, 1e-2, 0.1, 1.0, 10.0, 1e7), (1e-2, 0.1, 1.0, 10.0), 1e7
+# What straight lines through 0 and the identity weigh beside a spline before the data have spoken.
+THROUGH_ZERO, IDENTITY = 2.0, 60.0
+# Power of the leave-one-out likelihood in the weights: below 1, since it is itself an estimate.
+POWER = 0.5
+# Fits with less weight than this are left out.
+LEAST_SHARE = 1e-6
+# Knots of the two scales that are closer than this are one.
+APART = 1e-3
+
+
+@dataclass(frozen=True)
+class Family:
+    """Functions that are linear in their parameters, the last two of which are those of the straight line inside.
+
+    ``features`` and ``slopes`` give values and derivatives of what the parameters multiply, m x P.
+    """
+
+    features: Callable[[Array], Array]
+    slopes: Callable[[Array], Array]
+    penalties: Array
+    prior: Array
+
+    @property
+    def identity(self) -> Array:
+        """Parameters of the identity."""
+        return np.append(np.zeros(self.penalties.shape[1] - 2), [1.0, 0.0])
+
+
+def averaged_spline(table: OddsTable, count: int, *, monotone: bool, who: Any) -> Curve:
+    """The average; splines have so many knots at most."""
+    basis = NaturalSplines.at(knots_of(table, count))
+    scaled = OddsTable(np.arcsinh(table.log_odds), table.weight, table.positive)
+    other = NaturalSplines.at(knots_of(scaled, count))
+    at = nodes(_distinct(np.concatenate([basis.knots, np.sinh(other.knots)])))
+    values, slopes, losses, prior = [at[None]], [np.ones((1, len(at)))], [_identity_loss(table)], [np.array([IDENTITY])]
+    for family in (_of_log_odds(basis, table.slope_unit), _of_asinh(other, table.slope_unit)):
+        free = np.full(len(family.identity), -np.inf)
+        path = fit_path(family.features(table.log_odds), table, family.penalties, family.identity, free, who)
+        values.append(path.theta @ family.features(at).T)
+        slopes.append(path.theta @ family.slopes(at).T)
+        allowed = (slopes[-1].min(axis=1) >= table.smallest_slope) | (not monotone)
+        losses.append(path.losses(table))
+        prior.append(family.prior * allowed)
+    loss = np.concatenate(losses)
+    weights = np.concatenate(prior) * np.exp(POWER * (loss.min() - loss))
+    kept = np.flatnonzero(weights > LEAST_SHARE * weights.sum())
+    f, slope = (np.vstack(parts)[kept] for parts in (values, slopes))
+    return average(at, f, slope, weights[kept] / weights[kept].sum(), monotone=monotone)
+
+
+def _of_log_odds(basis: NaturalSplines, unit: float) -> Family:
+    """Splines of the log-odds with a penalty on the slope of the line inside, less 1, and on its value at 0; lines."""
+    bent = basis.components()[:, :-2]
+    size = bent.shape[1] + 2
+
+    def penalty(rough: float, line: float, at_zero: float) -> Array:
+        return np.diag(np.append(np.full(size - 2, rough), [line * unit**2, at_zero / 4]))
+
+    pairs = list(product(ROUGH, LINE))
+    penalties = [penalty(rough, line, line) for rough, line in pairs]
+    penalties += [penalty(STRAIGHT, line, STRAIGHT) for line in LINE]
+    prior = np.append(np.ones(len(pairs)), np.full(len(LINE), THROUGH_ZERO))
+    return Family(
+        lambda x: np.column_stack([basis(x) @ bent, x, np.ones_like(x)]),
+        lambda x: np.column_stack([basis.slope(x) @ bent, np.ones_like(x), np.zeros_like(x)]),
+        np.stack(penalties),
+        prior,
+    )
+
+
+def _of_asinh(basis: NaturalSplines, unit: float) -> Family:
+    """Splines of asinh(x) plus a line in x, with the same penalties but on the value of the whole at 0."""
+    parts = basis.components()[:, :-1]
+
+    def features(x: Array) -> Array:
+        return np.column_stack([basis(np.arcsinh(x)) @ parts, x, np.ones_like(x)])
+
+    def slopes(x: Array) -> Array:
+        inner = basis.slope(np.arcsinh(x)) @ parts / np.hypot(1.0, x)[:, None]
+        return np.column_stack([inner, np.ones_like(x), np.zeros_like(x)])
+
+    at_zero = features(np.zeros(1))
+    penalties = [
+        np.diag(np.append(np.full(parts.shape[1], rough), [line * unit**2, 0.0])) + line / 4 * at_zero.T @ at_zero
+        for rough, line in product(ROUGH_ASINH, LINE)
+    ]
+    return Family(features, slopes, np.stack(penalties), np.ones(len(penalties)))
+
+
+def _distinct(knots: Array) -> Array:
+    """Knots in increasing order, without those close to the one before."""
+    ordered = np.sort(knots)
+    return np.asarray(ordered[np.append(True, np.diff(ordered) > APART)])
+
+
+def _identity_loss(table: OddsTable) -> Array:
+    """Sum of the log losses of the scores as they are."""
+    x, negative = table.log_odds, table.weight - table.positive
+    return np.array([np.logaddexp(0.0, -x) @ table.positive + np.logaddexp(0.0, x) @ negative])
