@@ -48,7 +48,7 @@ def test_no_result_has_an_exponent_for_a_large_number():
     assert "e+" not in str(found)
     weight = np.full(300, 5000)
     error = mm.calibration_error(scores, labels, logits=True, sample_weight=weight)
-    assert "n=1500000)" in repr(error)
+    assert "n = 1500000," in repr(error)
     assert "n = 300 " in error.advice
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.scores import WIDEST
+from mixnmatch._engine.rows import Rows
+from mixnmatch._engine.scores import WIDEST, Scores
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.combine import OneVsAll
 from mixnmatch.maps.composition import Composition
@@ -107,11 +108,16 @@ def _unclipped(x: Array, floor: float) -> Array:
 def _bisect(fitted: CalibrationMap, p: Array, ends: Array) -> Array:
     """Smallest score in floating point whose calibrated probability is at least p: halve the numbers in between."""
     low, high = (np.full(len(p), place) for place in _ordinal(ends))
-    at_lowest = np.asarray(fitted.predict_proba(_number(low))[:, 1] >= p)
+
+    def enough(scores: Array) -> NDArray[np.bool_]:
+        # Made here, they need not be checked; some look like probabilities.
+        return np.asarray(fitted._apply(Rows(Scores(scores, fitted.takes_logits)))[:, 1] >= p)
+
+    at_lowest = enough(_number(low))
     while (high > low + 1).any():
         middle = (low & high) + ((low ^ high) >> 1)  # their mean, without a sum that overflows
-        enough = np.asarray(fitted.predict_proba(_number(middle))[:, 1] >= p)
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        reached = enough(_number(middle))
+        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
     lowest = ends[0] if ends[0] == 0 else -np.inf  # there is no lowest logit
     return np.where(at_lowest, lowest, _number(high))
 
