@@ -67,8 +67,8 @@ STAGES: dict[str, Stage] = {
     "irova": Stage(_one_vs_all_isotonic, 1e-7),
     "svs": Stage(StructuredVectorScaling, 2e-7),
     "iop": Stage(IntraOrderPreserving, 2e-7, once=4e-3),
-    "iop-context": Stage(ContextualOrderPreserving, 1.5e-6, once=3e-2),
-    "spline": Stage(_averaged_spline, 2e-7, once=2e-2),
+    "iop-context": Stage(ContextualOrderPreserving, 8e-7, once=3e-2),
+    "spline": Stage(_averaged_spline, 2e-7, once=1e-2),
     "sms": Stage(StructuredMatrixScaling, 3e-7, 5e-10),
     "sms-weak": Stage(_weak_matrix, 4e-7, 1e-9),
 }
