@@ -118,15 +118,15 @@ def test_the_log_loss_has_the_interval_of_a_poisson_count(level):
 
 
 def test_the_log_loss_knows_what_wrong_predictions_cost():
-    p = np.array([[0.9, 0.08, 0.02], [0.1, 0.2, 0.7], [0.5, 0.5, 0.0], [0.0, 1.0, 0.0]])
-    wrong = [-np.log(0.08 * 0.02) / 2, -np.log(0.1 * 0.2) / 2, -np.log(0.5), 0.0]
+    p = np.array([[0.9, 0.08, 0.02], [0.1, 0.2, 0.7], [0.5, 0.5, 0.0], [0.1, 0.9, 0.0]])
+    wrong = [-np.log(0.08 * 0.02) / 2, -np.log(0.1 * 0.2) / 2, -np.log(0.5), -np.log(0.1)]
     found = log_loss(p, [0, 2, 0, 1])
     assert found.bounds.unseen == pytest.approx(np.mean(wrong), rel=1e-12)
     missed = 1 - 0.025**0.25
     assert found.interval[1] >= float(found) + missed * (np.mean(wrong) - float(found)) - 1e-12
     weighted = log_loss(p, [0, 2, 0, 1], sample_weight=[1, 2, 0, 1])
     assert weighted.bounds.unseen == pytest.approx((wrong[0] + 2 * wrong[1] + wrong[3]) / 4, rel=1e-12)
-    clipped = [*wrong[:2], (np.log(2) - np.log(0.01)) / 2, -np.log(0.01)]
+    clipped = [*wrong[:2], (np.log(2) - np.log(0.01)) / 2, -np.log(0.1 * 0.01) / 2]
     assert log_loss(p, [0, 2, 0, 1], eps=0.01).bounds.unseen == pytest.approx(np.mean(clipped), rel=1e-12)
     with np.errstate(divide="ignore"):
         logits = np.log(p)
@@ -149,7 +149,7 @@ def test_equal_losses_are_no_certainty():
     missed = 1 - 0.025**0.1
     assert high == pytest.approx((1 - missed) * -np.log(0.99) + missed * -np.log(0.01), rel=1e-9)
     assert 0 < low < -np.log(0.99)
-    assert log_loss(*right(10, 10, 1.0)).interval == (0, 0)  # what has probability 0 is taken at its word
+    assert log_loss(*right(10, 10, 1.0)).interval == (0, np.inf)  # what a label of probability 0 costs
 
 
 def test_weights_count_as_their_effective_number():

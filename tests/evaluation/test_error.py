@@ -299,3 +299,17 @@ def test_the_order_of_two_classes_does_not_matter(clusters):
         assert one.interval == pytest.approx(other.interval, abs=1e-9)
         p_values = [evaluate(z, k)["calibration_error"].p_value for z, k in ((p, y), (1 - p, 1 - y))]
         assert p_values[0] == p_values[1]
+
+
+def test_advice_names_the_error_that_it_is_about():
+    rng = np.random.default_rng(3)
+    p = 1 / (1 + np.exp(-rng.normal(-5.2, 1.9, 5000)))
+    y = (rng.random(5000) < p).astype(int)
+    error = calibration_error(p, y, interval=True)
+    assert error < 0.01
+    assert error.advice == (
+        "n = 5000 samples are enough to estimate an error of 0.01, which is larger than this one, to within ±50%."
+    )
+    assert error.interval[1] - error.interval[0] <= 0.01  # ±50% of 0.01
+    assert calibration_error(p, y, norm=2).advice.count("0.01") == (calibration_error(p, y, norm=2) < 0.01**2)
+    assert "of this size" in calibration_error(np.minimum(2 * p, 1), y).advice

@@ -7,6 +7,8 @@ from sklearn import metrics
 
 from mixnmatch import evaluate
 from mixnmatch._engine.passes import engine
+from mixnmatch.evaluation import evaluate
+from mixnmatch.evaluation._accumulators import LogLossAccumulator
 from mixnmatch.evaluation.scores import accuracy, brier_score, log_loss
 
 
@@ -187,6 +189,7 @@ def test_brier_score_is_scaled_as_by_scikit_learn(n_classes, scale):
     if n_classes == 2:
         expected = brier_score_loss(y, p[:, 1], scale_by_half=scale)
         assert brier_score(p[:, 1], y, scale_by_half=scale) == pytest.approx(expected, rel=1e-12)
+<<<<<<< HEAD
 
 
 @pytest.mark.parametrize("n", [600, 3000])
@@ -197,3 +200,29 @@ def test_interval_of_the_log_loss_is_that_of_evaluate(n):
     assert found.interval == pytest.approx(other.interval, rel=1e-12)
     sure = 20 * np.eye(5)[y]  # no mistake has been seen: what one would cost is all that the interval has
     assert 0.5 < log_loss(sure, y, logits=True).interval[1] * n / (20 * -np.log(0.025)) < 1.1
+||||||| 721c26a
+=======
+
+
+@pytest.mark.parametrize("n", [5, 100])
+def test_the_log_loss_of_certain_predictions_has_no_upper_end(n):
+    y = np.arange(n) % 2
+    certain = y.astype(float)
+    assert log_loss(certain, y).interval == (0.0, np.inf)
+    assert log_loss(np.stack([1 - certain, certain], axis=1), y).interval == (0.0, np.inf)
+    assert evaluate(certain, y, interval=False)["log_loss"].interval == (0.0, np.inf)
+    accumulator = LogLossAccumulator()
+    accumulator.update(certain, y)
+    assert accumulator.compute().interval == (0.0, np.inf)
+    assert 0 < log_loss(certain, y, eps=1e-6).interval[1] < 14
+
+
+def test_masked_classes_and_large_logits_in_the_interval_of_the_log_loss():
+    y = np.arange(100) % 2
+    masked = np.where(np.eye(2)[y] == 1, 0.0, -np.inf)
+    assert log_loss(masked, y, logits=True).interval == (0.0, 0.0)
+    large = 1000.0 * np.eye(2)[y]  # the other class has a probability that rounds to 0, but it is not 0
+    low, high = log_loss(large, y, logits=True).interval
+    assert low == 0
+    assert high == pytest.approx(1000 * (1 - 0.025 ** (1 / 100)), rel=0.01)
+>>>>>>> bands

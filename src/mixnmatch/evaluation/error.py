@@ -35,11 +35,10 @@ from mixnmatch.evaluation.estimators import (
     estimator,
 )
 from mixnmatch.evaluation.notion import Outcomes
-from mixnmatch.evaluation.result import CalibrationError
+from mixnmatch.evaluation.result import SMALLEST_ADVISED, CalibrationError
 
 # Classes whose grids are smoothed at a time.
 CLASSES_A_CHUNK = 64
-SMALLEST_ADVISED = 0.01
 DEFAULT_ESTIMATOR = ResidualKernel()
 
 

@@ -11,6 +11,8 @@ from mixnmatch.evaluation._binning import Floats
 
 # Tests by resampling cannot show a smaller p-value than this; smaller ones are printed as this bound.
 P_VALUE_FLOOR = 0.002
+# The smallest error that numbers of samples are advised for.
+SMALLEST_ADVISED = 0.01
 
 
 def p_text(p_value: float) -> str:
@@ -98,13 +100,18 @@ class CalibrationError(float):
     @property
     def advice(self) -> str:
         """One sentence on whether there are enough samples."""
-        n = f"{self.effective_n:.0f}"
+        n, size = f"{self.effective_n:.0f}", "an error of this size"
+        if self._size < SMALLEST_ADVISED:
+            size = f"an error of {SMALLEST_ADVISED:g}, which is larger than this one,"
         if self.enough:
-            return f"n = {n} samples are enough to estimate an error of this size to within ±50%."
-        return (
-            f"n = {n} samples are few: about {self.advised_n} would be needed to estimate an error of this size to "
-            "within ±50%."
-        )
+            return f"n = {n} samples are enough to estimate {size} to within ±50%."
+        return f"n = {n} samples are few: about {self.advised_n} would be needed to estimate {size} to within ±50%."
+
+    @property
+    def _size(self) -> float:
+        """The d-th root of the error."""
+        rooted = self.root or not isinstance(self.norm, int)
+        return float(self) if rooted else max(float(self), 0.0) ** (1 / int(self.norm))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings and lists, ready for JSON."""

@@ -14,7 +14,6 @@ from mixnmatch._engine import door
 from mixnmatch._engine.along_rows import picked, winners
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows, refuse_dask
-from mixnmatch._engine.scores import SMALLEST_PROBABILITY
 from mixnmatch.evaluation._bounded import HALF_SQUARED_ERROR, NOT_NEGATIVE, PROPORTION, SQUARED_ERROR, Bounds
 from mixnmatch.evaluation._clusters import read_clusters
 from mixnmatch.evaluation._means import (
@@ -32,9 +31,15 @@ __all__ = ["accuracy", "brier_score", "log_loss"]
 # Samples up to which the interval of the log loss looks at what wrong predictions would cost. With more, the standard
 # error is enough.
 FEW = 5000
+<<<<<<< HEAD
 # Samples on which that is measured, where there are at least twice as many: the logarithm of every score takes long,
 # and the mean over these is exact enough for the small part that it has in the interval.
 LOOK = 512
+||||||| 721c26a
+=======
+# Losses from which a class counts as masked: logits of -inf are read as -1e9, which maps may divide by a temperature.
+MASKED = 1e6
+>>>>>>> bands
 
 
 def brier_score(
@@ -249,16 +254,17 @@ def log_loss_rows(block: Block, eps: float = 0.0) -> Floats:
 def wrong_loss_rows(block: Block, eps: float = 0.0) -> Floats:
     """Loss of each row if its predicted class were wrong: the mean over the other classes of positive probability.
 
-    The loss of the predicted class where no other is possible.
+    Where there are none it is infinite; but logits of -inf mask classes that are impossible, and if all others are, the
+    loss is that of the predicted class.
     """
-    p = np.array(block.probabilities(), dtype=np.float64)
+    loss = -block.log_probabilities()
     if eps > 0:
-        np.maximum(p, eps, out=p)
-    possible = p >= SMALLEST_PROBABILITY
-    loss = -np.log(np.where(possible, p, 1.0))
-    predicted = picked(loss, p.argmax(axis=1))
+        loss = np.minimum(loss, -np.log(eps))
+    predicted, possible = loss.min(axis=1), loss < MASKED
     others = possible.sum(axis=1) - 1
-    return np.asarray(np.where(others > 0, (loss.sum(axis=1) - predicted) / np.maximum(others, 1), predicted))
+    total = np.where(possible, loss, 0.0).sum(axis=1) - predicted
+    alone = np.inf if block.form == "probabilities" else predicted
+    return np.asarray(np.where(others > 0, total / np.maximum(others, 1), alone))
 
 
 def log_loss_bounds(source: Rows, eps: float = 0.0) -> Bounds:
