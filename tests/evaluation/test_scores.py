@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from mixnmatch import evaluate
 from mixnmatch._engine.passes import engine
 from mixnmatch.evaluation import evaluate
 from mixnmatch.evaluation._accumulators import LogLossAccumulator
@@ -189,7 +188,6 @@ def test_brier_score_is_scaled_as_by_scikit_learn(n_classes, scale):
     if n_classes == 2:
         expected = brier_score_loss(y, p[:, 1], scale_by_half=scale)
         assert brier_score(p[:, 1], y, scale_by_half=scale) == pytest.approx(expected, rel=1e-12)
-<<<<<<< HEAD
 
 
 @pytest.mark.parametrize("n", [600, 3000])
@@ -200,8 +198,6 @@ def test_interval_of_the_log_loss_is_that_of_evaluate(n):
     assert found.interval == pytest.approx(other.interval, rel=1e-12)
     sure = 20 * np.eye(5)[y]  # no mistake has been seen: what one would cost is all that the interval has
     assert 0.5 < log_loss(sure, y, logits=True).interval[1] * n / (20 * -np.log(0.025)) < 1.1
-||||||| 721c26a
-=======
 
 
 @pytest.mark.parametrize("n", [5, 100])
@@ -225,4 +221,3 @@ def test_masked_classes_and_large_logits_in_the_interval_of_the_log_loss():
     low, high = log_loss(large, y, logits=True).interval
     assert low == 0
     assert high == pytest.approx(1000 * (1 - 0.025 ** (1 / 100)), rel=0.01)
->>>>>>> bands

@@ -5,8 +5,8 @@ import pytest
 from scipy.special import gammaln
 
 import mixnmatch as mm
-from mixnmatch.selection import estimate_priors
 from mixnmatch import rows as read_rows
+from mixnmatch.selection import estimate_priors
 from mixnmatch.selection.mixture import PriorLikelihood
 from mixnmatch.selection.shrinkage import STRENGTHS, Posterior, shrunken_shares
 from tests.conftest import draw_labels, softmax

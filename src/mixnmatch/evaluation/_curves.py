@@ -181,6 +181,7 @@ def _wilson(n: Floats, p: Floats, z: float, variance: Floats | None = None) -> t
     variance of an outcome: p (1 - p), as Wilson has it, unless one is given.
     """
     variance = p * (1 - p) if variance is None else variance
+    z = max(z, 1e-150)  # its square stays positive: without samples there is no 0 / 0
     centre = (n * p + z * z / 2) / (n + z * z)
     reach = z / (n + z * z) * np.sqrt((n + z * z) * variance + np.square(z * (p - 0.5)))
     low, high = np.clip(centre - reach, 0.0, 1.0), np.clip(centre + reach, 0.0, 1.0)

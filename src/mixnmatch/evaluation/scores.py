@@ -31,15 +31,11 @@ __all__ = ["accuracy", "brier_score", "log_loss"]
 # Samples up to which the interval of the log loss looks at what wrong predictions would cost. With more, the standard
 # error is enough.
 FEW = 5000
-<<<<<<< HEAD
 # Samples on which that is measured, where there are at least twice as many: the logarithm of every score takes long,
 # and the mean over these is exact enough for the small part that it has in the interval.
 LOOK = 512
-||||||| 721c26a
-=======
 # Losses from which a class counts as masked: logits of -inf are read as -1e9, which maps may divide by a temperature.
 MASKED = 1e6
->>>>>>> bands
 
 
 def brier_score(
