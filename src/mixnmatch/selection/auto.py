@@ -1,4 +1,4 @@
-"""Auto: a weighted mean of a few cross-fitted maps, which changes scores only as far as there is evidence for it."""
+"""Auto: a weighted mean of a few cross-fitted maps, shrunk towards the scores as they are."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEAST_ROWS = 10
 
 
 class Auto(CalibrationMap):
-    r"""A weighted mean of a few maps and compositions that changes scores as far as there is evidence for it.
+    r"""A weighted mean of a few maps and compositions, shrunk towards the scores as they are.
 
     .. math:: T(z) = \lambda \sum_m w_m T_m(z) + (1 - \lambda)\, z
 
@@ -44,7 +44,7 @@ class Auto(CalibrationMap):
     4. The evidence is the sum, over held-out samples, of what the stack gains in log loss over doing nothing, less half
        the standard error of this sum. Without evidence scores stay as they are; from 3 nats on (odds of 20 to 1) the
        stack replaces them, and in between :math:`\lambda` grows in proportion. With two classes, where the members are
-       shrunk to the identity by themselves, :math:`\lambda` is the largest share at which the log loss, plus half a
+       shrunk to the identity already, :math:`\lambda` is the largest share at which the log loss, plus half a
        standard error of the difference, is at most 1% above that of the scores as they are.
     5. Members with positive weight are fitted to all samples.
     6. Very small probabilities are raised to a floor that costs at most 0.3% of the loss, since a probability of 0 for
