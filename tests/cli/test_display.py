@@ -13,6 +13,7 @@ def test_numbers():
     assert display.number(math.inf) == "inf"
     assert display.between(None) == ""
     assert display.between((0.1, math.nan)) == ""
+    assert display.between((0.1, math.inf), display.percent) == "[10.00%, inf]"
     assert display.between((0.1, 0.2), display.percent) == "[10.00%, 20.00%]"
 
 

@@ -31,16 +31,16 @@ def significant(value: float, digits: int = 4, *, sign: bool = False) -> str:
 
 
 def between(ends: tuple[float, float] | None, show: Callable[[float], str] = significant) -> str:
-    """The two ends of an interval in brackets; nothing where there is none.
+    """The two ends of an interval in brackets, the upper one perhaps infinite; nothing where there is none.
 
     Examples
     --------
-    >>> between((0.1102, 0.1271)), between(None)
-    ('[0.1102, 0.1271]', '')
+    >>> between((0.1102, 0.1271)), between((0.1, math.inf)), between(None)
+    ('[0.1102, 0.1271]', '[0.1, inf]', '')
     """
-    if ends is None or not all(math.isfinite(end) for end in ends):
+    if ends is None or not math.isfinite(ends[0]) or math.isnan(ends[1]):
         return ""
-    return f"[{show(ends[0])}, {show(ends[1])}]"
+    return f"[{show(ends[0])}, {'inf' if math.isinf(ends[1]) else show(ends[1])}]"
 
 
 def estimate_text(

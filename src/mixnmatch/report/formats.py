@@ -69,12 +69,12 @@ def interval(ends: tuple[float, float] | None) -> str:
 
 
 def span(ends: tuple[float, float] | None, digits: int = 4, *, as_percent: bool = False) -> str:
-    """Two ends where there is little room."""
-    if ends is None or not all(map(math.isfinite, ends)):
+    """Two ends where there is little room; the upper one may be infinite."""
+    if ends is None or not math.isfinite(ends[0]) or math.isnan(ends[1]):
         return "–"
     if as_percent:
         return f"{percent(ends[0], digits).removesuffix('%')} – {percent(ends[1], digits)}"
-    return f"{number(ends[0], digits)} – {number(ends[1], digits)}"
+    return f"{number(ends[0], digits)} – {'∞' if math.isinf(ends[1]) else number(ends[1], digits)}"
 
 
 def listed(names: list[str]) -> str:
