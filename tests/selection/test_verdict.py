@@ -175,3 +175,15 @@ def test_a_noisy_method_does_not_win_over_a_simpler_and_better_one():
     losses = np.stack([auto, platt, isotonic], axis=1)
     found = select(losses, ["auto", "platt", "isotonic"], 2)
     assert (found.simplest, found.method, found.best) == ("isotonic", "platt", "auto")
+
+
+def test_a_verdict_does_not_hide_that_doing_nothing_scored_better():
+    """The identity is no candidate; where it has the lowest score, the words say so."""
+    rng = np.random.default_rng(1)
+    p = rng.beta(0.5, 2, 400)
+    y = (rng.random(400) < p).astype(int)
+    comparison = compare(p, y, methods=["identity", "ts", "beta", "isotonic"])
+    verdict = decide(comparison)
+    assert comparison.results[0].name == "identity"
+    assert "log loss of all maps" in verdict.why
+    assert any(text.startswith("the scores as they are have a lower log loss than") for text in verdict.warnings)

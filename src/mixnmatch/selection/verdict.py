@@ -311,6 +311,8 @@ class _Candidates:
             why += change_text(improvement)
             method = "identity"
         effect = self.improvement(method)
+        if effect is not None and effect < 0:
+            warnings += (f"the scores as they are have a lower {self.score} than {method}, but not significantly",)
         return Verdict(
             method,
             why,
@@ -327,7 +329,9 @@ class _Candidates:
         )
 
     def _why(self, selection: Selection) -> str:
-        lowest = f"the lowest {self.how} {self.score}"
+        gain = self.improvement(selection.best)
+        among = "" if gain is None or gain >= 0 else " of all maps"  # doing nothing is no candidate
+        lowest = f"the lowest {self.how} {self.score}{among}"
         if len(self.allowed) == 1:
             return "no other method was compared"
         if len(selection.tied) == 1:
