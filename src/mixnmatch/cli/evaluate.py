@@ -14,7 +14,7 @@ from mixnmatch.cli.options import FILE, FILE_HELP, Choice, Reading, TextType, js
 from mixnmatch.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from mixnmatch.evaluation._evaluate import Evaluation
+    from mixnmatch.evaluation._evaluation import Evaluation
     from mixnmatch.io import ScoreTable
 
 NOTIONS = ("top-label", "class-wise", "canonical", "binary")

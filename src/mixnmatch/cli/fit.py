@@ -25,7 +25,7 @@ from mixnmatch.cli.options import (
 from mixnmatch.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from mixnmatch.evaluation._evaluate import Evaluation
+    from mixnmatch.evaluation._evaluation import Evaluation
     from mixnmatch.io import ScoreTable
 
 HELP = f"""Learn a calibration map from scores and labels, and save it as one JSON file.

@@ -1,6 +1,7 @@
 """Calibration errors, scores, intervals, tests, reliability curves, and accumulators for data that comes in parts."""
 
-from mixnmatch.evaluation._evaluate import Evaluation, evaluate
+from mixnmatch.evaluation._evaluate import evaluate
+from mixnmatch.evaluation._evaluation import Evaluation
 from mixnmatch.evaluation.decomposition import cross_validated_decomposition, score_decomposition
 from mixnmatch.evaluation.display import ReliabilityDisplay
 from mixnmatch.evaluation.error import CalibrationMetric, calibration_error

@@ -239,7 +239,7 @@ class Auto(CalibrationMap):
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         from mixnmatch.selection.candidates import STAGES, candidates_for, drop_over_budget, folds_for
-        from mixnmatch.selection.crossfit import CrossFitter, cached, with_one_floor
+        from mixnmatch.selection.crossfit import CrossFitter, cached, fitted_to_all, with_one_floor
         from mixnmatch.selection.trial import Clock, Steps, Trial, all_steps
 
         clock, progress = Clock(self.time_budget), self.__dict__.pop("_progress", None)
@@ -263,7 +263,7 @@ class Auto(CalibrationMap):
         steps("weights")
         weights = report["candidate_weights_"]
         chosen = [(candidate, weight) for candidate, weight in zip(trial.tried, weights, strict=True) if weight > 0]
-        members = [_member(candidate, whole, fitter) for candidate, _ in chosen]
+        members = [fitted_to_all(candidate, whole, fitter) for candidate, _ in chosen]
         steps("members", steps.total - steps.done)
         return {
             **report,
@@ -438,14 +438,3 @@ def _enough(rows: Rows, n_folds: int, seed: int) -> bool:
         return False
     inside = [rows.fold(k, n_folds, keep=True, seed=seed).total_weight() for k in range(n_folds)]
     return sum(inside) > max(inside)
-
-
-def _member(candidate: Candidate, whole: CrossFitter, fitter: CrossFitter) -> CalibrationMap:
-    """A candidate fitted to all rows; its tail to outputs, for the rows that were chosen by, of maps blind to them."""
-    from mixnmatch.selection.crossfit import composed
-
-    first = whole.fitted(candidate.stages)
-    if not candidate.tail:
-        return first
-    tail = fitter.after(candidate.stages).fitted(candidate.tail)
-    return composed([first, tail], cv=fitter.n_folds, seed=fitter.seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from mixnmatch.maps.composition import Composition, CrossFitted
 from mixnmatch.maps.keep_winner import keep_winner
 from mixnmatch.maps.parameters import clone
 from mixnmatch.selection.stacking import Array, LogLoss, Objective, SquaredError
+
+if TYPE_CHECKING:
+    from mixnmatch.selection.candidates import Candidate
 
 # Tables of up to so many entries are kept in memory between stages; larger ones are read through the maps each time.
 CACHED_ENTRIES = 4_000_000
@@ -212,3 +215,12 @@ def _logs_at(block: Block, column: NDArray[np.intp]) -> Array:
     """Logarithm of the probability in some column of each row."""
     logs = block.log_probabilities()
     return np.asarray(logs[np.arange(len(logs)), column], dtype=np.float64)
+
+
+def fitted_to_all(candidate: Candidate, whole: CrossFitter, fitter: CrossFitter) -> CalibrationMap:
+    """A candidate fitted to all rows; its tail to outputs, for the rows that were chosen by, of maps blind to them."""
+    first = whole.fitted(candidate.stages)
+    if not candidate.tail:
+        return first
+    tail = fitter.after(candidate.stages).fitted(candidate.tail)
+    return composed([first, tail], cv=fitter.n_folds, seed=fitter.seed)
