@@ -21,7 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from mixnmatch._engine.frames import both_columns
+from mixnmatch._engine.along_rows import both_columns
 from mixnmatch._estimators import class_names, codes_of, score_method, scores_of, softmax, weight_parameter
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map

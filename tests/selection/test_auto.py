@@ -170,30 +170,30 @@ def held_out_of(at_label):
 
 
 def test_evidence_is_what_the_stack_gains_less_standard_errors():
-    from mixnmatch.selection.evidence import Judged
+    from mixnmatch.selection.evidence import CrossFittedStack
 
     at_label = np.random.default_rng(0).uniform(0.2, 0.9, size=(40, 2))
     held_out = held_out_of(at_label)
-    judged = Judged.of(held_out, np.arange(40) % 5)
-    stacked = (at_label * judged.each).sum(axis=1)
+    stack = CrossFittedStack.of(held_out, np.arange(40) % 5)
+    stacked = (at_label * stack.each).sum(axis=1)
     for share in (1.0, 0.3):
         gains = np.log((share * stacked + (1 - share) * at_label[:, 0]) / at_label[:, 0])
         expected = gains.sum() - 0.5 * gains.std(ddof=1) * np.sqrt(40)
-        assert judged.evidence(held_out, 0.5, share) == pytest.approx(expected, rel=1e-12)
+        assert stack.evidence(held_out, 0.5, share) == pytest.approx(expected, rel=1e-12)
 
 
 def test_share_of_shrunken_members_is_the_largest_that_costs_at_most_one_per_cent():
-    from mixnmatch.selection.evidence import Judged
+    from mixnmatch.selection.evidence import CrossFittedStack
 
     given = np.full(50, 0.5)
     loss = 50 * np.log(2)
     for factor, expected in ((1.2, 1.0), (0.995, 1.0), (0.95, 0.1), (0.5, 0.0)):
         at_label = np.column_stack([given, factor * given])
         held_out = held_out_of(at_label)
-        judged = Judged.of(held_out, np.arange(50) % 5, np.array([1]))
-        assert judged.share(held_out, 0.5, shrunken=True) == pytest.approx(expected)
-    assert judged.evidence(held_out, 0.5, 0.1) < -0.01 * loss
-    assert judged.share(held_out, 0.5, shrunken=False) == 0
+        stack = CrossFittedStack.of(held_out, np.arange(50) % 5, np.array([1]))
+        assert stack.share(held_out, 0.5, shrunken=True) == pytest.approx(expected)
+    assert stack.evidence(held_out, 0.5, 0.1) < -0.01 * loss
+    assert stack.share(held_out, 0.5, shrunken=False) == 0
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -68,8 +68,14 @@ def picked(x: NDArray[Any], columns: NDArray[np.intp]) -> NDArray[Any]:
 
 
 def two_columns(positive: NDArray[Any], *, logits: bool = False) -> NDArray[np.float64]:
-    """Scores of both classes from those of the positive one."""
+    """Scores of both classes from those of the positive one, in float64, for blocks."""
     both = np.empty((len(positive), 2))
     both[:, 1] = positive
     both[:, 0] = 0.0 if logits else 1 - both[:, 1]
     return both
+
+
+def both_columns(positive: Any, *, logits: bool) -> Any:
+    """The same for whole tables: in their own type, in memory or on Dask."""
+    both = np.stack([np.zeros_like(positive) if logits else 1 - positive, positive], axis=1)
+    return both.rechunk({1: -1}) if hasattr(both, "rechunk") else both

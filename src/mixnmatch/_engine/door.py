@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.along_rows import both_columns
 from mixnmatch._engine.dask import is_dask
 from mixnmatch._engine.frames import (
-    both_columns,
     check_aligned,
     classes_of,
     column_names,

@@ -127,9 +127,3 @@ def classes_of(columns: Sequence[Any], labels: NDArray[Any]) -> NDArray[Any] | N
         "rename the columns, or pass classes=[...] to name them in order"
     )
     raise ValueError(msg)
-
-
-def both_columns(positive: Any, *, logits: bool) -> Any:
-    """Scores of both classes from those of the positive one, in memory or on Dask."""
-    both = np.stack([np.zeros_like(positive) if logits else 1 - positive, positive], axis=1)
-    return both.rechunk({1: -1}) if hasattr(both, "rechunk") else both

@@ -9,8 +9,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.along_rows import both_columns
 from mixnmatch._engine.errors import InputError
-from mixnmatch._engine.frames import both_columns
 from mixnmatch._engine.steps import Progress
 from mixnmatch._files import atomic_folder, atomic_write
 from mixnmatch.cli.inputs import aligned, find_scores_of, order_for

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine import door
+from mixnmatch._engine.along_rows import both_columns
 from mixnmatch._engine.errors import InputError
-from mixnmatch._engine.frames import both_columns
 from mixnmatch._engine.rows import Rows
 from mixnmatch.cli.display import plural
 from mixnmatch.cli.options import Reading

@@ -31,7 +31,7 @@ from mixnmatch.evaluation.estimators import Estimator, GridEstimator, estimator
 from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.evaluation.notion import Outcomes, one_class_rows, top_label_rows
 from mixnmatch.evaluation.scores import (
-    LOOK,
+    PREVIEW_ROWS,
     accuracy_rows,
     brier_rows,
     half_brier_rows,
@@ -222,7 +222,7 @@ def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation
         clusters = np.unique(tables.clusters, return_inverse=True)[1].reshape(-1).astype(np.intp)
     sides = [tables, *tables.companions]
     # What wrong predictions would cost comes from the same pass, if it is measured on all samples.
-    few = "log_loss" in asked.means and not tables.on_dask and tables.n_rows < 2 * LOOK
+    few = "log_loss" in asked.means and not tables.on_dask and tables.n_rows < 2 * PREVIEW_ROWS
     found = tables.total(_sides_statistic, asked, not tables.on_dask, clusters is not None, few)
     moments, collected, odds, values = found[0], found[1 : 1 + len(sides)], found[1 + len(sides) : -1], found[-1]
     k = len(asked.means)

@@ -33,7 +33,7 @@ __all__ = ["accuracy", "brier_score", "log_loss"]
 FEW = 5000
 # Samples on which that is measured, where there are at least twice as many: the logarithm of every score takes long,
 # and the mean over these is exact enough for the small part that it has in the interval.
-LOOK = 512
+PREVIEW_ROWS = 512
 # Losses from which a class counts as masked: logits of -inf are read as -1e9, which maps may divide by a temperature.
 MASKED = 1e6
 
@@ -267,8 +267,8 @@ def log_loss_bounds(source: Rows, eps: float = 0.0) -> Bounds:
     """Range of the log loss and, for few samples, what unseen ones may cost."""
     if source.on_dask or source.n_rows > FEW:
         return NOT_NEGATIVE
-    look = source.sampled(LOOK)
-    return replace(NOT_NEGATIVE, unseen=look.total(_wrong_loss_statistic, eps) / look.total_weight())
+    preview = source.sampled(PREVIEW_ROWS)
+    return replace(NOT_NEGATIVE, unseen=preview.total(_wrong_loss_statistic, eps) / preview.total_weight())
 
 
 def _wrong_loss_statistic(block: Block, eps: float) -> float:

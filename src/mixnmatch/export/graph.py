@@ -200,7 +200,7 @@ class Tensor:
         """One column, n x 1."""
         return self.graph.add("column", self, kind=self.kind, detail=index)
 
-    def beside(self, other: Tensor) -> Tensor:
+    def joined(self, other: Tensor) -> Tensor:
         """The columns of this one, then those of another."""
         return self._with("join", other)
 

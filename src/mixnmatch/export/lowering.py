@@ -306,7 +306,7 @@ def _ensemble(fitted: Ensemble, rows: GraphRows) -> GraphRows:
 def _combined(fitted: Any, rows: GraphRows) -> GraphRows:
     scheme = fitted._scheme(rows.n_classes)
     g = lowering_of(fitted.map_)(fitted.map_, rows, scheme)
-    g = (1.0 - g).beside(g) if scheme == "positive" else g
+    g = (1.0 - g).joined(g) if scheme == "positive" else g
     total = g.sum()
     empty = total <= 0.0  # nothing is known of such a row: leave it as it came
     p = rows.probabilities
@@ -317,7 +317,7 @@ def _combined(fitted: Any, rows: GraphRows) -> GraphRows:
 def _binary_alone(fitted: BinaryMap, rows: GraphRows) -> GraphRows:
     """A binary map that is used alone, on two classes."""
     positive = lowering_of(fitted)(fitted, rows, "positive")
-    p = (1.0 - positive).beside(positive)
+    p = (1.0 - positive).joined(positive)
     if isinstance(fitted, PiecewiseMap):
         p = _mixed(p, min(1.0, fitted.smoothing / (fitted.total_weight_ + 1)), 2)
     return Probabilities(p, 2)
@@ -397,7 +397,7 @@ def _log_odds_parts(rows: GraphRows, floor: Tensor) -> tuple[Tensor, Tensor]:
     """Log p and log(1 - p) of the entries, neither below the logarithm of ``floor``."""
     log_p = rows.logs(floor)
     if rows.n_classes == 2:
-        return log_p, log_p.column(1).beside(log_p.column(0))
+        return log_p, log_p.column(1).joined(log_p.column(0))
     p = rows.probabilities
     # Next to 1 the difference 1 - p has no digits left: there it is the sum of the other entries. Not below 1/2, where
     # several entries may be equal and must stay so.
@@ -411,7 +411,7 @@ def _log_odds_parts_of_logits(rows: GivenLogits) -> tuple[Tensor, Tensor]:
     """The same for logits, without a floor."""
     log_p = log_softmax(rows.values)
     if rows.n_classes == 2:
-        return log_p, log_p.column(1).beside(log_p.column(0))
+        return log_p, log_p.column(1).joined(log_p.column(0))
     p = rows.probabilities
     top = rows.graph.constant("columns", np.arange(rows.n_classes)).equals(p.argmax())
     others = top.choose(-1e30, log_p)

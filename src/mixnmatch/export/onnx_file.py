@@ -210,10 +210,10 @@ class Emitter:
         return emit(step, *inputs)
 
     def _inputs(self, step: Step) -> list[str]:
-        """Names of the inputs of a step; a bare number gets the type of the input beside it."""
+        """Names of the inputs of a step; a bare number gets the type of the input other_kind it."""
         kinds = [self.graph.steps[item].kind for item in step.inputs if isinstance(item, int)]
-        beside = next((kind for kind in kinds if kind != TRUTH), REAL)
-        return [self._names[item] if isinstance(item, int) else self._number(item, beside) for item in step.inputs]
+        other_kind = next((kind for kind in kinds if kind != TRUTH), REAL)
+        return [self._names[item] if isinstance(item, int) else self._number(item, other_kind) for item in step.inputs]
 
     def _emit_sum(self, _step: Step, x: str) -> str:
         return self.node("ReduceSum", x, self.store(np.array([1])), keepdims=1)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.along_rows import both_columns
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.frames import both_columns, order_by_name
+from mixnmatch._engine.frames import order_by_name
 from mixnmatch._engine.labels import is_text
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import check_n_classes

@@ -92,18 +92,18 @@ def locked(path: str | PathLike[str]) -> Iterator[None]:
 
     The lock is on a hidden file beside it, and ends with the process. A thread can take it several times.
     """
-    beside = Path(path).resolve().with_name(f".{Path(path).name}.lock")
-    own = (beside, threading.get_ident())
+    lock_file = Path(path).resolve().with_name(f".{Path(path).name}.lock")
+    own = (lock_file, threading.get_ident())
     if own in _HELD or find_spec("fcntl") is None:  # without locks, as on Windows, a lost race is found by the checksum
         yield
         return
-    handle = _lock(beside)
+    handle = _lock(lock_file)
     _HELD.add(own)
     try:
         yield
     finally:
         _HELD.discard(own)
-        beside.unlink(missing_ok=True)
+        lock_file.unlink(missing_ok=True)
         os.close(handle)
 
 

@@ -294,7 +294,7 @@ class Auto(CalibrationMap):
         ``untouched`` are the rows with zeros, which members read as small numbers.
         """
         from mixnmatch.selection.crossfit import HeldOut, kept_losses
-        from mixnmatch.selection.evidence import Judged, probability_floor
+        from mixnmatch.selection.evidence import CrossFittedStack, probability_floor
         from mixnmatch.selection.stacking import Difference
 
         given = fitter.source
@@ -306,18 +306,19 @@ class Auto(CalibrationMap):
         fold = fold_of(range(len(loss.weight)), fitter.n_folds, fitter.seed)
         shrunken = given.n_classes == 2
         members = np.arange(int(shrunken and len(outputs) > 1), len(outputs))
-        judged, keeps = Judged.of(held_out, fold, members), self.accuracy_preserving
+        stack, keeps = CrossFittedStack.of(held_out, fold, members), self.accuracy_preserving
         if keeps:
             # The stack of all candidates with KeepWinner, or that of the accuracy-preserving ones.
-            judged, other = judged.kept(given, outputs, self.scoring), Judged.of(held_out, fold, preserving)
-            if loss.weight @ other.losses < loss.weight @ judged.losses:
-                judged, keeps = other, False
+            stack = stack.keeping_winners(given, outputs, self.scoring)
+            other = CrossFittedStack.of(held_out, fold, preserving)
+            if loss.weight @ other.losses < loss.weight @ stack.losses:
+                stack, keeps = other, False
         zeros = untouched.has_zeros()
         if zeros:  # what the scores as they are would give, with the floor
             floor = probability_floor(held_out, identity, given.n_classes)
             held_out = held_out.with_first(np.maximum(HeldOut.of([untouched], "nll").at_label[:, 0], floor))
-        share = judged.share(held_out, self.caution, shrunken=shrunken)
-        weights, each = (share * part + (1 - share) * identity for part in (judged.weights, judged.each))
+        share = stack.share(held_out, self.caution, shrunken=shrunken)
+        weights, each = (share * part + (1 - share) * identity for part in (stack.weights, stack.each))
         changed = weights[0] < 1
         # Doing nothing keeps the predicted classes exactly.
         final = kept_losses(given, outputs, each, self.scoring) if keeps and changed else loss.rows(each)
@@ -332,7 +333,7 @@ class Auto(CalibrationMap):
             "loss_": loss.mean(identity) - gain.mean,
             "gain_": gain.mean,
             "gain_error_": gain.standard_error,
-            "evidence_": judged.evidence(held_out, self.caution),
+            "evidence_": stack.evidence(held_out, self.caution),
             # Scores that stay as they are stay so exactly, unless they call something impossible.
             "floor_": probability_floor(held_out, weights, given.n_classes) if changed or zeros else 0.0,
         }

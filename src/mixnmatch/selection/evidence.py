@@ -22,7 +22,7 @@ FLOOR_COST = 0.003
 
 
 @dataclass(frozen=True)
-class Judged:
+class CrossFittedStack:
     """A stack and its losses for held-out samples.
 
     ``each`` holds weights for each sample, chosen without its fold. ``log_losses`` are what evidence is measured in,
@@ -35,7 +35,7 @@ class Judged:
     log_losses: Array
 
     @classmethod
-    def of(cls, held_out: HeldOut, fold: NDArray[np.intp], members: NDArray[np.intp] | None = None) -> Judged:
+    def of(cls, held_out: HeldOut, fold: NDArray[np.intp], members: NDArray[np.intp] | None = None) -> CrossFittedStack:
         """The stack of some members, or of all; ``fold`` is that of each sample."""
         size = held_out.objective.n_members
         some = np.arange(size) if members is None else members
@@ -44,11 +44,11 @@ class Judged:
         losses, log_losses = held_out.objective.rows(each), -np.log(mixed(held_out.at_label, each))
         return cls(stack(objective) @ place, each, losses, log_losses)
 
-    def kept(self, given: Rows, outputs: list[Rows], scoring: str) -> Judged:
+    def keeping_winners(self, given: Rows, outputs: list[Rows], scoring: str) -> CrossFittedStack:
         """The same with the predicted classes kept."""
         log_losses = kept_losses(given, outputs, self.each, "nll")
         losses = log_losses if scoring == "nll" else kept_losses(given, outputs, self.each, scoring)
-        return Judged(self.weights, self.each, losses, log_losses)
+        return CrossFittedStack(self.weights, self.each, losses, log_losses)
 
     def evidence(self, held_out: HeldOut, caution: float, share: float = 1.0) -> float:
         """What is gained in log loss over doing nothing, in all, less some standard errors of it.
@@ -63,7 +63,7 @@ class Judged:
     def share(self, held_out: HeldOut, caution: float, *, shrunken: bool) -> float:
         """What the stack weighs beside the scores as they are.
 
-        It grows with the evidence. If members are shrunk to the identity by themselves (``shrunken``), it is the
+        It grows with the evidence. If members are shrunk to the identity already (``shrunken``), it is the
         largest share at which the log loss hardly rises, beyond what chance may explain.
         """
         if not shrunken:

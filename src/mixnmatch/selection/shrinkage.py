@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.errors import caller_level
 from mixnmatch.selection.mixture import PriorLikelihood, Relative
 
 Array = NDArray[np.float64]
@@ -16,6 +18,8 @@ STRENGTHS = 10.0 ** np.linspace(-1.5, 3.0, 10)
 HOPELESS = 30.0
 # Counts of classes are found to within about this part of their standard deviation, in so many accelerated steps.
 TOLERANCE, STEPS = 1e-5, 150
+# A step that still changes counts by more than this part of their standard deviation is worth a warning.
+NEARLY = 1e-2
 
 
 def shrunken_shares(likelihood: PriorLikelihood, priors: Array, calibration_weight: float) -> Array:
@@ -107,6 +111,12 @@ class Posterior:
             leap = counts + 2 * length * change + length**2 * bend
             inside = np.isfinite(leap).all() and (leap >= 0).all() and leap.sum() > 0
             counts = self._step(strength, leap * (self.size / leap.sum())) if inside else second
+        left = float(np.abs(self._step(strength, counts) - counts).max() / np.sqrt(self.size))
+        if left > NEARLY:
+            from sklearn.exceptions import ConvergenceWarning
+
+            msg = f"the class frequencies have not converged: a step still changes a count by {left:.1e} of its noise"
+            warnings.warn(msg, ConvergenceWarning, stacklevel=caller_level())
         return counts
 
     def evidence(self, strength: float, counts: Array) -> float:
