@@ -211,6 +211,18 @@ def test_evaluate_as_text(files, run):
     assert max(map(len, result.stdout.splitlines())) <= 120
 
 
+def test_evaluate_names_no_direction_without_one(folder, run):
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 2, 2000)
+    y = (rng.random(2000) < 1 / (1 + np.exp(-x))).astype(int)
+    p = 1 / (1 + np.exp(-2.5 * x))
+    np.savez(folder / "sharp.npz", probs=np.stack([1 - p, p], axis=1), labels=y)
+    np.savez(folder / "high.npz", probs=np.stack([(1 - p) / 2, (1 + p) / 2], axis=1), labels=y)
+    words = "too high for some samples and too low for others"
+    assert words in " ".join(run("evaluate", str(folder / "sharp.npz")).output.split())
+    assert "too high on average" in " ".join(run("evaluate", str(folder / "high.npz")).output.split())
+
+
 def test_evaluate_as_json_agrees_with_the_library(files, run):
     from mixnmatch.evaluation.error import calibration_error
     from mixnmatch.evaluation.scores import log_loss

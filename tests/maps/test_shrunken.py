@@ -84,6 +84,17 @@ def test_follows_the_data_where_they_object(kind):
     np.testing.assert_allclose(found, sigmoid(0.4 * new + 0.5), atol=0.04)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [500, 5000])
+def test_the_mean_probability_is_the_base_rate_after_a_shift(kind, n):
+    # Scores of a model that was trained with balanced class weights: log-odds are too high by 3.
+    rng = np.random.default_rng(n)
+    truth = rng.normal(-4, 1, n)
+    y = (rng.random(n) < sigmoid(truth)).astype(int)
+    p = kind(logits=True).fit(truth + 3, y).predict_proba(truth + 3)[:, 1]
+    assert p.sum() == pytest.approx(y.sum(), abs=0.2)
+
+
 @pytest.mark.parametrize("name", ["platt-shrunk", "beta-shrunk"])
 def test_saturated_scores(name):
     """Log-odds that are 25 times too large, with exact zeros and ones among the scores."""

@@ -3,6 +3,7 @@ import pytest
 from sklearn.base import clone
 
 from mixnmatch import accuracy_preserved, load, load_sample
+from mixnmatch.exceptions import CalibrationWarning
 from mixnmatch.maps import KeepWinner
 from mixnmatch.selection import candidates
 from mixnmatch.selection.auto import Auto
@@ -266,7 +267,10 @@ def test_time_budget_drops_the_costliest_first():
     few = candidates_for(200, 10)
     assert guess(*few) < sum(guess(one) for one in few)  # what begins alike is fitted once
     kept, _ = drop_over_budget(everything, 1e-9, 5000, 10, 5)
-    assert [candidate.name for candidate in kept] == ["identity"]
+    assert [candidate.name for candidate in kept] == ["identity", "ts"]
+    kept, dropped = drop_over_budget(candidates_for(5000, 2), 1e-9, 5000, 2, 5)
+    assert [candidate.name for candidate in kept] == ["identity", "spline"]
+    assert [candidate.name for candidate in dropped] == ["irova"]
     assert drop_over_budget(everything, None, 5000, 10, 5)[1] == []
 
 
@@ -281,8 +285,10 @@ def test_time_budget_is_kept_and_reported():
 def test_the_clock_stops_what_is_left(monkeypatch):
     logits, y = make_problem(300, 3, seed=6)
     monkeypatch.setattr(candidates, "drop_over_budget", lambda found, *_: (found, []))
-    stack = Auto(logits=True, time_budget=1e-9).fit(logits, y)
-    assert stack.candidates_ == ["identity"]
+    with pytest.warns(CalibrationWarning, match="left time for 'ts' only"):
+        stack = Auto(logits=True, time_budget=1e-9).fit(3 * logits, y)
+    assert stack.candidates_ == ["identity", "ts"]
+    assert stack.gain_ > 0
     assert len(stack.dropped_) == len(candidates_for(300, 3)) - 1
 
 

@@ -151,3 +151,14 @@ def test_held_out_set_and_one_class():
     assert "held-out log loss" in found.why
     with pytest.raises(ValueError, match="all samples are of class '0'"):
         recommend(logits, np.zeros(300, dtype=int), logits=True)
+
+
+def test_a_guideline_that_was_not_compared_is_not_called_worse():
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 2, 600)
+    y = (rng.random(600) < 1 / (1 + np.exp(-x))).astype(int)
+    said = recommend(1 / (1 + np.exp(-2 * x)), y, methods=["platt", "beta-shrunk"])
+    assert said.guideline in ("ets", "irova-ts")
+    assert said.agree is None
+    assert "On your data: not compared" in " ".join(str(said).split())
+    assert "significantly worse" not in str(said)

@@ -235,11 +235,11 @@ def _verdict(side: Evaluation, start: str, table: ScoreTable) -> list[str]:
     from mixnmatch.evaluation.result import p_text
 
     error = side["calibration_error"]
-    gap, tendency = _gap(side, table)
+    gap, direction = _gap(side, table)
     if error.p_value is None:
         text = gap
     else:
-        direction = f", {tendency} on average" if is_significant(error) else ""
+        direction = f", {direction}" if is_significant(error) else ""
         text = f"{_in_a_word(side)} ({p_text(error.p_value)}){direction}: {gap}"
     text = f"{text[0].lower()}{text[1:]}" if start else f"{text[0].upper()}{text[1:]}"
     return [f"{start}{text}.", f"  {error.advice}", *_worst(side, table)]
@@ -258,15 +258,22 @@ def _in_a_word(side: Evaluation) -> str:
 def _gap(side: Evaluation, table: ScoreTable) -> tuple[str, str]:
     """What is said and what happened, on average, and which of the two is larger: of what the error is about."""
     from mixnmatch.cli import display
+    from mixnmatch.evaluation.level import is_directed
 
-    if side["calibration_error"].notion == "binary":
+    error = side["calibration_error"]
+    if error.notion == "binary":
         said, happened = float(side["mean_probability"]), float(side["base_rate"])
         of_class = f"mean probability of class {_positive(table)}"
         sentence = f"{of_class} {display.percent(said)}, frequency {display.percent(happened)}"
-        return sentence, "too high" if said > happened else "too low"
-    said, happened = float(side["mean_confidence"]), float(side["accuracy"])
-    sentence = f"mean confidence {display.percent(said)}, accuracy {display.percent(happened)}"
-    return sentence, "overconfident" if said > happened else "underconfident"
+        words = ("too high", "too low")
+    else:
+        said, happened = float(side["mean_confidence"]), float(side["accuracy"])
+        sentence = f"mean confidence {display.percent(said)}, accuracy {display.percent(happened)}"
+        words = ("overconfident", "underconfident")
+    # The means say nothing of errors that are squares, or of all classes.
+    if error.notion in ("binary", "top-label") and error.norm == 1 and not is_directed(error, said - happened):
+        return sentence, f"{words[0]} for some samples and {words[1]} for others"
+    return sentence, f"{words[said <= happened]} on average"
 
 
 def _worst(side: Evaluation, table: ScoreTable) -> list[str]:

@@ -10,6 +10,8 @@ from mixnmatch.evaluation.result import CalibrationError
 SMALL_ERROR = 0.03
 # For two classes an error is small if it is also below this share of how often the rarer one occurs.
 SHARE_OF_RARE = 0.5
+# The error has a direction if at least this share of it remains in the difference of the means.
+DIRECTED = 0.6
 SENTENCES = {
     "bad": "Not calibrated",
     "slight": "Slightly miscalibrated",
@@ -50,3 +52,11 @@ def level(error: CalibrationError, positives: float) -> str:
         return "bad" if error >= small else "slight"
     high = math.inf if error.interval is None else error.interval[1]
     return "good" if high <= small else "unclear"
+
+
+def is_directed(error: CalibrationError, lead: float) -> bool:
+    """Whether scores are too high, or too low, as a whole.
+
+    Otherwise some are too high and others too low. ``lead`` is by how much the mean score exceeds the mean outcome.
+    """
+    return abs(lead) >= DIRECTED * error

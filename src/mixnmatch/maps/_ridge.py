@@ -25,19 +25,26 @@ class RidgePath:
     theta : array of shape (G, P)
     if_positive, if_negative : array of shape (G, m)
         Approximate leave-one-out log loss of a positive and of a negative in each of the m groups.
+    log_evidence : array of shape (G,)
+        Logarithm of the likelihood, averaged over the normal prior that the penalty stands for (Laplace's
+        approximation); -inf where the penalty is singular.
     """
 
     theta: Array
     if_positive: Array
     if_negative: Array
+    log_evidence: Array
 
-    def with_fixed(self, features: Array, theta: Array) -> RidgePath:
+    def with_fixed(self, features: Array, theta: Array, table: OddsTable) -> RidgePath:
         """The path and, after its end, parameters that nothing was fitted for."""
         eta = features @ theta
+        if_positive, if_negative = np.logaddexp(0.0, -eta), np.logaddexp(0.0, eta)
+        loss = if_positive @ table.positive + if_negative @ (table.weight - table.positive)
         return RidgePath(
             np.vstack([self.theta, theta]),
-            np.vstack([self.if_positive, np.logaddexp(0.0, -eta)]),
-            np.vstack([self.if_negative, np.logaddexp(0.0, eta)]),
+            np.vstack([self.if_positive, if_positive]),
+            np.vstack([self.if_negative, if_negative]),
+            np.append(self.log_evidence, -loss),
         )
 
     def losses(self, table: OddsTable) -> Array:
@@ -82,7 +89,8 @@ def fit_path(
     -----
     With the curvature :math:`H = \sum_i s_i\phi_i\phi_i^T + \Lambda`, :math:`s = p(1-p)`, leaving out sample i moves
     its log-odds to first order by :math:`h_i (p_i - y_i) / (1 - s_i h_i)`, :math:`h_i = \phi_i^T H^{-1}\phi_i`
-    (Rad and Maleki 2020).
+    (Rad and Maleki 2020). The evidence is :math:`-L(\hat\theta) + \frac12\log|\Lambda| - \frac12\log|H|` with the
+    penalised sum L of log losses (MacKay 1992).
     """
     size = features.shape[1]
     rate = np.clip(table.positive.sum() / table.weight.sum(), 1e-3, 1 - 1e-3)
@@ -115,7 +123,9 @@ def fit_path(
     move = leverage / np.maximum(1 - p * (1 - p) * leverage, LEAST_REST)
     if_positive = np.logaddexp(0.0, -(eta - move * (1 - p)))
     if_negative = np.logaddexp(0.0, eta + move * p)
-    return RidgePath(theta, if_positive, if_negative)
+    log_sizes = [np.linalg.slogdet(matrices)[1] for matrices in (penalties, curvature)]
+    log_evidence = 0.5 * (log_sizes[0] - log_sizes[1]) - solution.point.value
+    return RidgePath(theta, if_positive, if_negative, log_evidence)
 
 
 def _leverage(features: Array, curvature: Array, theta: Array, lower: Array) -> Array:

@@ -1,4 +1,4 @@
-"""An average of many smooth functions of the log-odds, weighted by their leave-one-out log loss."""
+"""An average of many smooth functions of the log-odds, weighted by their evidence."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ Array = NDArray[np.float64]
 LINE = (0.1, 1.0, 10.0, 100.0)
 ROUGH, ROUGH_ASINH, STRAIGHT = (1e-3, 1e-2, 0.1, 1.0, 10.0, 1e7), (1e-2, 0.1, 1.0, 10.0), 1e7
 # What straight lines through 0 and the identity weigh beside a spline before the data have spoken.
-THROUGH_ZERO, IDENTITY = 2.0, 60.0
-# Power of the leave-one-out likelihood in the weights: below 1, since it is itself an estimate.
-POWER = 0.5
+THROUGH_ZERO, IDENTITY = 2.0, 30.0
 # Fits with less weight than this are left out.
 LEAST_SHARE = 1e-6
 # Knots of the two scales that are closer than this are one.
@@ -54,17 +52,18 @@ def averaged_spline(table: OddsTable, count: int, *, monotone: bool, who: Any) -
     scaled = OddsTable(np.arcsinh(table.log_odds), table.weight, table.positive)
     other = NaturalSplines.at(knots_of(scaled, count))
     at = nodes(_distinct(np.concatenate([basis.knots, np.sinh(other.knots)])))
-    values, slopes, losses, prior = [at[None]], [np.ones((1, len(at)))], [_identity_loss(table)], [np.array([IDENTITY])]
+    values, slopes = [at[None]], [np.ones((1, len(at)))]
+    evidence, prior = [_identity_evidence(table)], [np.array([IDENTITY])]
     for family in (_of_log_odds(basis, table.slope_unit), _of_asinh(other, table.slope_unit)):
         free = np.full(len(family.identity), -np.inf)
         path = fit_path(family.features(table.log_odds), table, family.penalties, family.identity, free, who)
         values.append(path.theta @ family.features(at).T)
         slopes.append(path.theta @ family.slopes(at).T)
         allowed = (slopes[-1].min(axis=1) >= table.smallest_slope) | (not monotone)
-        losses.append(path.losses(table))
+        evidence.append(path.log_evidence)
         prior.append(family.prior * allowed)
-    loss = np.concatenate(losses)
-    weights = np.concatenate(prior) * np.exp(POWER * (loss.min() - loss))
+    log_evidence = np.concatenate(evidence)
+    weights = np.concatenate(prior) * np.exp(log_evidence - log_evidence.max())
     kept = np.flatnonzero(weights > LEAST_SHARE * weights.sum())
     f, slope = (np.vstack(parts)[kept] for parts in (values, slopes))
     return average(at, f, slope, weights[kept] / weights[kept].sum(), monotone=monotone)
@@ -115,7 +114,7 @@ def _distinct(knots: Array) -> Array:
     return np.asarray(ordered[np.append(True, np.diff(ordered) > APART)])
 
 
-def _identity_loss(table: OddsTable) -> Array:
-    """Sum of the log losses of the scores as they are."""
+def _identity_evidence(table: OddsTable) -> Array:
+    """Logarithm of the likelihood of the scores as they are."""
     x, negative = table.log_odds, table.weight - table.positive
-    return np.array([np.logaddexp(0.0, -x) @ table.positive + np.logaddexp(0.0, x) @ negative])
+    return -np.array([np.logaddexp(0.0, -x) @ table.positive + np.logaddexp(0.0, x) @ negative])

@@ -143,7 +143,9 @@ def _chosen(scaled: OddsTable, at: Array, fits: list[Corrections]) -> int:
         losses.append((np.logaddexp(0.0, -(eta - (1 - p) / rest)), np.logaddexp(0.0, eta + p / rest)))
     losses.append((np.logaddexp(0.0, -own), np.logaddexp(0.0, own)))
     if_positive, if_negative = (np.stack(part) for part in zip(*losses, strict=True))
-    return RidgePath(np.zeros((len(losses), 1)), if_positive, if_negative).most_cautious(scaled, CAUTION)
+    return RidgePath(np.zeros((len(losses), 1)), if_positive, if_negative, np.full(len(losses), -np.inf)).most_cautious(
+        scaled, CAUTION
+    )
 
 
 def _increasing(nodes: Array, values: Array, weight: Array, smallest: float) -> Array:

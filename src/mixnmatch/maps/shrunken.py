@@ -21,6 +21,8 @@ STRENGTHS = 10.0 ** np.arange(-1.0, 3.1, 0.5)
 INTERCEPT_SCALE = 2.0
 # The strongest penalty is taken whose loss is within so many standard errors of the least one.
 CAUTION = 0.5
+# A penalty that holds slopes where they are.
+FIXED = 1e10
 
 
 class _Shrunken(LogisticMap):
@@ -69,9 +71,16 @@ class _Shrunken(LogisticMap):
         path = fit_path(features, table, strengths[:, None, None] * scale, identity, lower, self)
         if self.penalty != "loo":
             return path.theta[0], float(1 / strengths[0])
-        path = path.with_fixed(features, identity)
+        path = path.with_fixed(features, identity, table)
         chosen = path.most_cautious(table, CAUTION)
-        return path.theta[chosen], float(np.append(1 / strengths, 0.0)[chosen])
+        theta = path.theta[chosen]
+        if chosen == len(strengths):  # the identity
+            return theta, 0.0
+        # A shrunken intercept would leave part of a wrong base rate in place, on which all samples agree.
+        slopes_kept = np.append(theta[:-1], 0.0)
+        weakest = np.diag(np.append(np.full(slopes, FIXED), STRENGTHS[0] / INTERCEPT_SCALE**2))
+        intercept = fit_path(features, table, weakest[None], slopes_kept, lower, self).theta[0, -1]
+        return np.append(theta[:-1], intercept), float(1 / strengths[chosen])
 
 
 def check_penalty(penalty: Any, choices: str = '"loo"') -> None:
@@ -100,7 +109,9 @@ class ShrunkenPlattScaling(_Shrunken):
     -----
     The leave-one-out loss of every strength is found from one fit each (see ``mixnmatch.maps._ridge``). Of the
     strengths from 0.1 to 1000, and the identity, the strongest is taken whose loss is within half a standard error of
-    the least one. ``prior_variance_`` is the inverse of the chosen strength, 0 for the identity.
+    the least one. Unless that is the identity, the intercept is then fitted again with the weakest penalty, so that the
+    mean probability is the base rate of the calibration set. ``prior_variance_`` is the inverse of the chosen strength,
+    0 for the identity.
 
     References
     ----------

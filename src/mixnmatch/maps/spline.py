@@ -50,15 +50,15 @@ class SplineCalibration(OddsCurveMap):
     An average is over three kinds of functions, each with four strengths (0.1 to 100) of the penalty that draws the
     line inside f to the identity: splines of the log-odds with six strengths of the penalty on roughness, straight
     lines through 0, and splines of asinh(x) plus a line in x with four strengths, which bend most where
-    :math:`|x|` is small. A fit with leave-one-out log loss :math:`\ell_g`, summed over the samples, has a weight
-    proportional to :math:`e^{-\ell_g/2}`, times 2 for lines through 0 and 60 for the identity: without evidence the
-    scores stay nearly as they are.
+    :math:`|x|` is small. A penalty is a normal prior around the identity, and a fit weighs as much as the labels are
+    likely under it (the evidence, by Laplace's approximation), times 2 for lines through 0 and 30 for the identity:
+    scores that are calibrated stay nearly as they are.
 
     References
     ----------
     Lucena (2018). Spline-based probability calibration. arXiv:1809.07751.
     Green, Silverman (1994). Nonparametric regression and generalized linear models.
-    Geisser, Eddy (1979). A predictive approach to model selection. Journal of the American Statistical Association.
+    MacKay (1992). The evidence framework applied to classification networks. Neural Computation.
 
     Examples
     --------

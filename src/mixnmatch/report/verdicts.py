@@ -14,8 +14,6 @@ from mixnmatch.selection.verdict import Verdict, change_text
 SIGNIFICANCE = 0.05
 # Predictions that are called confident, and how many of them say something.
 CONFIDENT, LEAST_CONFIDENT = 0.9, 20
-# The error has a direction if at least this share of it remains in the difference of the means.
-DIRECTED = 0.6
 
 
 def small_error(side: Side) -> float:
@@ -72,7 +70,6 @@ def diagnose(
 def _direction(side: Side, subject: str) -> str:
     """Whether scores are too high, by the difference of the means, too low, or both for different samples."""
     top = side.error.notion == "top-label"
-    mixed = abs(side.lead) < DIRECTED * side.error
     if top:
         words = ("overconfident", "underconfident")
         who = "the model is"
@@ -81,7 +78,7 @@ def _direction(side: Side, subject: str) -> str:
         words = ("too high", "too low")
         who = f"{subject} is"
         compared = "frequency of the class"
-    if mixed:
+    if not levels.is_directed(side.error, side.lead):
         return f"{who} {words[0]} for some samples and {words[1]} for others, with an error of {percent(side.error)}"
     over = side.lead > 0
     mean = "mean confidence" if top else "mean probability"

@@ -61,7 +61,8 @@ class Auto(CalibrationMap):
         without it. If a stack of accuracy-preserving candidates is better on held-out samples, it is used instead.
     time_budget : float, optional
         Seconds that the fit should take at most. Candidates that exceed a deterministic cost estimate are dropped, the
-        costliest first, and after the first fold those for which the time will not suffice.
+        costliest first, and after the first fold those for which the time will not suffice. If none is left,
+        temperature scaling (for two classes the spline) is tried in their place, with a warning.
     cv : int, optional
         Number of folds. By default 5, and 3 from 2,500 samples on. The fold of a sample is a hash of its index.
     random_state : int
@@ -240,7 +241,7 @@ class Auto(CalibrationMap):
     def _fit(self, source: Rows) -> dict[str, Any]:
         from mixnmatch.selection.candidates import STAGES, candidates_for, drop_over_budget, folds_for
         from mixnmatch.selection.crossfit import CrossFitter, cached, fitted_to_all, with_one_floor
-        from mixnmatch.selection.trial import Clock, Steps, Trial, all_steps
+        from mixnmatch.selection.trial import Clock, Steps, Trial, all_steps, warn_of_budget
 
         clock, progress = Clock(self.time_budget), self.__dict__.pop("_progress", None)
         few = source.n_rows < 2 * ROWS_TO_CHOOSE_BY
@@ -265,13 +266,15 @@ class Auto(CalibrationMap):
         chosen = [(candidate, weight) for candidate, weight in zip(trial.tried, weights, strict=True) if weight > 0]
         members = [fitted_to_all(candidate, whole, fitter) for candidate, _ in chosen]
         steps("members", steps.total - steps.done)
+        late = [*dropped, *trial.late]
+        warn_of_budget(self.time_budget, trial.tried, late)
         return {
             **report,
             "members_": members,
             "member_weights_": np.array([weight for _, weight in chosen]),
             "candidates_": names,
             "candidate_seconds_": np.array([trial.seconds[candidate] for candidate in trial.tried]),
-            "dropped_": [candidate.name for candidate in (*dropped, *trial.late)],
+            "dropped_": [candidate.name for candidate in late],
             "behind_": [candidate.name for candidate in trial.behind],
             "cost_": clock.seconds,
         }

@@ -13,6 +13,7 @@ from mixnmatch.maps.isotonic import Isotonic
 from mixnmatch.maps.order_preserving import IntraOrderPreserving
 from mixnmatch.maps.scaling import StructuredMatrixScaling, StructuredVectorScaling
 from mixnmatch.maps.spline import SplineCalibration
+from mixnmatch.maps.temperature import TemperatureScaling
 from mixnmatch.maps.trivial import Identity
 from mixnmatch.selection.crossfit import Stages
 
@@ -63,6 +64,7 @@ def _weak_matrix(**settings: Any) -> CalibrationMap:
 # Measured on one core of a small server; what matters is the order and, for a time budget, the size.
 STAGES: dict[str, Stage] = {
     "identity": Stage(Identity, 1e-8, once=1e-4),
+    "ts": Stage(TemperatureScaling, 3e-8),
     "irm": Stage(_pooled_isotonic, 1e-7),
     "irova": Stage(_one_vs_all_isotonic, 1e-7),
     "svs": Stage(StructuredVectorScaling, 2e-7),
@@ -131,6 +133,11 @@ def candidates_for(n_rows: float, n_classes: int, *, accuracy_preserving: bool =
     return [IDENTITY, shared, VECTOR, *([MATRIX] if n_rows * n_classes**2 <= MATRIX_SIZE else [])]
 
 
+def fallback_for(n_classes: int) -> Candidate:
+    """What is left where a time budget has no room for any candidate: the cheapest map that is worth having."""
+    return SPLINE if n_classes == 2 else Candidate(("ts",))
+
+
 def folds_for(n_rows: float) -> int:
     """Number of folds: with many samples there is no need of more than three."""
     return 3 if n_rows >= ISOTONIC_FROM else 5
@@ -139,9 +146,15 @@ def folds_for(n_rows: float) -> int:
 def drop_over_budget(
     candidates: list[Candidate], budget: float | None, n_rows: float, n_classes: int, n_folds: int
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Candidates that should fit into so many seconds together, from cheap to costly, and those dropped."""
+    """Candidates that should fit into so many seconds together, from cheap to costly, and those dropped.
+
+    If all but the identity are dropped, the fallback takes their place.
+    """
     kept = sorted(candidates, key=lambda one: guess_seconds([one], n_rows, n_classes, n_folds))
-    dropped = []
+    dropped: list[Candidate] = []
     while budget is not None and len(kept) > 1 and guess_seconds(kept, n_rows, n_classes, n_folds) > budget:
         dropped.append(kept.pop())
+    if dropped and len(kept) == 1:
+        fallback = fallback_for(n_classes)
+        kept, dropped = [*kept, fallback], [one for one in dropped if one != fallback]
     return kept, dropped

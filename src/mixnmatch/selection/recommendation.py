@@ -46,8 +46,9 @@ class Recommendation(Tabular):
         Which method to use, the reason, and warnings; ``compare`` and the report show the same verdict.
     guideline, guideline_reason : str
         The method that Appendix G recommends, and its reason.
-    agree : bool
-        Whether the data are consistent with the guideline: its method is statistically tied with the best.
+    agree : bool or None
+        Whether the data are consistent with the guideline: its method is statistically tied with the best, or there are
+        too few samples to tell. None if its method was not compared.
     complexity : {"low", "moderate", "high"}
         Complexity of the calibration task, by the number of classes and the size of the model.
     data_rich : bool
@@ -73,7 +74,7 @@ class Recommendation(Tabular):
     verdict: Verdict
     guideline: str
     guideline_reason: str
-    agree: bool
+    agree: bool | None
     complexity: str
     data_rich: bool
     n_samples: float
@@ -121,7 +122,9 @@ class Recommendation(Tabular):
         samples = f"{significant(self.n_samples, 6)} samples, {significant(self.rarest, 6)} of the rarest class"
         size = f"{self.n_classes} classes, {samples}"
         agreement = "statistically tied with the best" if self.agree else "significantly worse than the best"
-        if not self.verdict.decided:
+        if self.agree is None:
+            agreement = "not compared"
+        elif not self.verdict.decided:
             agreement = "cannot be checked with so few samples"
         facts = [
             ("Task", f"{size}; {self.complexity} complexity, {'rich' if self.data_rich else 'limited'} data"),
@@ -223,7 +226,7 @@ def recommend(
         verdict=verdict,
         guideline=guideline,
         guideline_reason=reason,
-        agree=not verdict.decided or guideline in {verdict.method, verdict.best, *verdict.tied_with},
+        agree=_agrees(guideline, evidence, verdict),
         complexity=complexity,
         data_rich=rich,
         n_samples=source.total_weight(),
@@ -236,6 +239,13 @@ def recommend(
         evidence=evidence,
         curve=curve,
     )
+
+
+def _agrees(guideline: str, evidence: Comparison, verdict: Verdict) -> bool | None:
+    """Whether the data are consistent with a guideline, None if they cannot say: its method was not compared."""
+    if guideline not in {result.name for result in evidence.results}:
+        return None
+    return not verdict.decided or guideline in {verdict.method, verdict.best, *verdict.tied_with}
 
 
 def _methods(source: Rows, preserve_accuracy: bool, cv: int, seed: int) -> dict[str, Any]:

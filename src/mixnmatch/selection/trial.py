@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from mixnmatch._engine.errors import caller_level
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.steps import Progress as Progress
 from mixnmatch._engine.steps import Steps as Steps
-from mixnmatch.selection.candidates import Candidate
+from mixnmatch.exceptions import CalibrationWarning
+from mixnmatch.selection.candidates import Candidate, fallback_for
 from mixnmatch.selection.crossfit import CrossFitter, HeldOut, cached
 from mixnmatch.selection.stacking import Array, Difference
 
@@ -120,12 +123,17 @@ class Trial:
         return [candidate for candidate in candidates if candidate not in self.behind]
 
     def _in_time(self, candidates: list[Candidate]) -> list[Candidate]:
-        """Drop the costliest until the rest should be done in time."""
+        """Drop the costliest until the rest should be done in time; the fallback remains if nothing else does."""
         kept = list(candidates)
         while len(kept) > 1 and not self.clock.allows(sum(self.seconds[one] for one in kept) * (self._rounds - 1)):
             costliest = max(kept[1:], key=lambda one: self.seconds[one])
             kept.remove(costliest)
             self._drop(costliest, self.late)
+        if self.late and len(kept) == 1:
+            fallback = fallback_for(self.fitter.source.n_classes)
+            self.seconds.setdefault(fallback, 0.0)
+            kept += self._fold(0, [fallback])
+            self.late = [one for one in self.late if one != fallback]
         return kept
 
     def _drop(self, candidate: Candidate, where: list[Candidate]) -> None:
@@ -150,3 +158,13 @@ class Trial:
 def all_steps(candidates: list[Candidate], n_folds: int) -> int:
     """Steps of a trial: every candidate in every fold, and every tail."""
     return len(candidates) * n_folds + sum(bool(candidate.tail) for candidate in candidates)
+
+
+def warn_of_budget(budget: float | None, tried: list[Candidate], late: list[Candidate]) -> None:
+    """Warn if a time budget left room for one map beside the identity, of several."""
+    if late and len(tried) <= 2:
+        msg = (
+            f"auto: time_budget={budget:g} s left time for {tried[-1].name!r} only; a larger budget, or fewer samples, "
+            "allows other candidates (dropped_ lists them)"
+        )
+        warnings.warn(msg, CalibrationWarning, stacklevel=caller_level())
