@@ -37,6 +37,11 @@ ONE_KERNEL_BYTES = APPLIED_BYTES | {"compiled": 1 << 21}
 SMALL_BYTES = 1 << 18
 
 
+def applied_bytes(table_bytes: int, most: int) -> int:
+    """Bytes in a block that a map is applied to: small tables have four blocks, so that several threads have work."""
+    return min(max(table_bytes // 4 + 1, SMALL_BYTES), most)
+
+
 class CalibrationMap(FittedMethods, Parameters):
     """Base of all calibration maps: from scores to calibrated probabilities.
 
@@ -296,7 +301,7 @@ class CalibrationMap(FittedMethods, Parameters):
             if mask is not None:
                 leave_out(mask, out[start:stop])
 
-        size = asked_block_bytes() or self._block_bytes[source.backend]
+        size = asked_block_bytes() or applied_bytes(table.n_rows * table.row_bytes, self._block_bytes[source.backend])
         ranges = row_ranges(table.n_rows, table.row_bytes, block_bytes=size, least_rows=self._least_rows)
         with self._alone_on_cores(len(ranges)):
             deque(run_blocks(work, ranges), maxlen=0)
