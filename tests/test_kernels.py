@@ -231,6 +231,21 @@ def test_rows_are_normalised_and_mixed(backend, n_classes):
     np.testing.assert_array_equal(backend.leads(g), g - g.max(axis=1, keepdims=True))
 
 
+@pytest.mark.parametrize("n_classes", [3, 16, 33, 100])
+@pytest.mark.parametrize("weights", [(1.0, 0.0, 0.0), (0.4, 0.4, 0.2), (1e-3, 0.0, 0.999)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_softmax_kernels_keep_winners_that_lead_by_one_unit(backend, dtype, weights, n_classes):
+    rng = np.random.default_rng(n_classes)
+    for n in (3, 200):
+        x = (10 * rng.standard_normal((n, n_classes))).astype(dtype)
+        rows, first, second = np.arange(n), *rng.integers(0, n_classes, (2, n))
+        x[rows, first] = x.max(axis=1)
+        x[rows, second] = np.nextafter(x[rows, first], dtype(np.inf))
+        out = np.empty_like(x)
+        backend.mixture_into(x, 0.3, np.array(weights), out)
+        np.testing.assert_array_equal(out.argmax(axis=1), x.argmax(axis=1))
+
+
 @pytest.mark.parametrize("dtype, tolerance", [(np.float32, 1e-6), (np.float64, 1e-13)])
 @pytest.mark.parametrize("logits", [True, False])
 @pytest.mark.parametrize("n_classes", [2, 10, 300])

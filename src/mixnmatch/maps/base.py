@@ -69,6 +69,9 @@ class CalibrationMap(FittedMethods, Parameters):
     # Rows of a block that the map is applied to, at the least.
     _least_rows: ClassVar[int] = 1
 
+    # Whether the kernel that applies the map to logits keeps winners by itself.
+    _kernel_keeps_winners: ClassVar[bool] = False
+
     # Whether the smoothing parameter of a binary map is left to the combinator around it.
     _smoothed_outside: ClassVar[bool] = False
 
@@ -310,7 +313,8 @@ class CalibrationMap(FittedMethods, Parameters):
     def _calibrate(self, block: Block, out: NDArray[Any]) -> None:
         """Write the probabilities of a block, with its winners where the map promises them."""
         self._proba_into(block, out)
-        if self.accuracy_preserving:
+        kept = self._kernel_keeps_winners and block.form == "logits" and out.dtype == block.values.dtype
+        if self.accuracy_preserving and not kept:
             block.kernels.keep_winners(block.values, out)
 
     def _alone_on_cores(self, n_blocks: int) -> AbstractContextManager[None]:

@@ -9,7 +9,7 @@ Both modules offer
 ``mixture_rows(x, y, beta)``
     the same and, with q = softmax(x): q_y, sum q^2, sum p q, sum q dp, sum q dp (x - E_p[x])
 ``softmax_into(x, beta, out)`` and ``mixture_into(x, beta, weights, out)``
-    apply temperature scaling, and w1 softmax(beta x) + w2 softmax(x) + w3 / L
+    apply temperature scaling, and w1 softmax(beta x) + w2 softmax(x) + w3 / L, with the winners of x
 ``linear_softmax_into(x, weight, intercept, out)``
     apply softmax(weight log_softmax(x) + intercept), for a matrix or a diagonal
 ``diagonal_softmax(s, slope, intercept)``, ``diagonal_product(...)`` and ``diagonal_sums(...)``

@@ -63,4 +63,4 @@ def squared_errors(x: Block, y: Labels) -> Rows:
     """Squared error of each row of probabilities; the label is subtracted first, so that small errors keep digits."""
     p, rows = x.astype(np.float64), np.arange(len(x))
     p[rows, y] -= 1.0
-    return np.einsum("ij,ij->i", p, p)
+    return np.asarray(np.einsum("ij,ij->i", p, p))

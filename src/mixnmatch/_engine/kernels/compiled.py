@@ -100,12 +100,12 @@ def squared_errors(x: Block, y: Labels) -> Rows:
 
 
 def softmax_into(x: Block, beta: float, out: Block) -> None:
-    """Write out = softmax(beta x), row by row."""
+    """Write out = softmax(beta x), row by row, with the winners of x."""
     _mixture_into(x, beta, 1.0, 0.0, 0.0, out)
 
 
 def mixture_into(x: Block, beta: float, weights: Rows, out: Block) -> None:
-    """Write out = w1 softmax(beta x) + w2 softmax(x) + w3 / L, row by row."""
+    """Write out = w1 softmax(beta x) + w2 softmax(x) + w3 / L, row by row, with the winners of x."""
     _mixture_into(x, beta, weights[0], weights[1], weights[2] / x.shape[1], out)
 
 

@@ -25,21 +25,25 @@ INLINE REAL NAMED(exp_row)(const REAL *row, Size classes, REAL beta, REAL top, R
     return sum;
 }
 
-/* to = scale to + shift, at least `floor`, for what exp_row has written. */
-INLINE void NAMED(scale_row)(REAL *to, Size classes, const REAL *tail, REAL scale, REAL shift, REAL floor) {
-    Size whole = WHOLE(classes);
-    REAL *last = to + classes - WIDTH;
-    SIMD()
+/* to = scale to + shift, no less than TINY, for what exp_row has written; return how many entries are the largest. */
+INLINE BITS NAMED(scale_row)(REAL *to, Size classes, const REAL *tail, REAL scale, REAL shift) {
+    Size whole = WHOLE(classes), again = AGAIN(classes);
+    REAL *last = to + classes - WIDTH, largest = scale + shift;
+    BITS ties = 0;
+    SIMD(reduction(+ : ties))
     for (Size j = 0; j < whole; j++) {
         REAL v = scale * to[j] + shift;
-        to[j] = v > floor ? v : floor;
+        ties += v >= largest ? 1 : 0;
+        to[j] = v > TINY ? v : TINY;
     }
-    if (whole == classes) return;
-    SIMD()
+    if (whole == classes) return ties;
+    SIMD(reduction(+ : ties))
     FOR_WIDTH {
         REAL v = scale * tail[r] + shift;
-        last[r] = v > floor ? v : floor;
+        ties += r >= again && v >= largest ? 1 : 0;
+        last[r] = v > TINY ? v : TINY;
     }
+    return ties;
 }
 
 /* Whether `x` has one largest entry, and `out` has its own in the same place: the place itself does not matter. */

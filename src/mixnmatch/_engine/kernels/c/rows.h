@@ -124,26 +124,32 @@ INLINE void NAMED(load_lanes)(const REAL *from, Size rows, Size classes, REAL u[
     FOR_CLASSES FOR_LANES u[j][r] -= top[r];
 }
 
-/* out = w1 softmax(beta x) + w2 softmax(x) + w3, no entry below the smallest normal number. */
+/* out = w1 softmax(beta x) + w2 softmax(x) + w3, no entry below the smallest normal number, with the winners of x.
+   Exponentials are at most that of the winner, which is 1: rounding can only make others as large. */
 INLINE void NAMED(few_mixture_into)(
     const REAL *x, Size n, Size classes, REAL beta, REAL w1, REAL w2, REAL w3, REAL *out
 ) {
-    REAL u[FEW][LANES], top[LANES], sum[LANES], plain[LANES], value[LANES];
+    REAL u[FEW][LANES], top[LANES], sum[LANES], plain[LANES], value[LANES], largest[LANES];
     for (Size i = 0; i < n; i += LANES) {
         Size rows = n - i < LANES ? n - i : LANES;
         REAL *to = out + i * classes;
+        BITS ties[LANES];
         NAMED(load_lanes)(x + i * classes, rows, classes, u, top);
-        FOR_LANES sum[r] = plain[r] = 0;
+        FOR_LANES sum[r] = plain[r] = 0, ties[r] = 0;
         if (w2 > 0) FOR_CLASSES FOR_LANES plain[r] += EXP(u[j][r]);
         FOR_CLASSES FOR_LANES sum[r] += EXP(beta * u[j][r]);
         FOR_LANES sum[r] = w1 / sum[r];
         if (w2 > 0) FOR_LANES plain[r] = w2 / plain[r];
+        FOR_LANES largest[r] = sum[r] + w3 + plain[r];
         FOR_CLASSES {
             FOR_LANES value[r] = sum[r] * EXP(beta * u[j][r]) + w3;
             if (w2 > 0) FOR_LANES value[r] += plain[r] * EXP(u[j][r]);
+            FOR_LANES ties[r] += value[r] >= largest[r];
             FOR_LANES value[r] = value[r] > TINY ? value[r] : TINY;
             for (Size r = 0; r < rows; r++) to[r * classes + j] = value[r];
         }
+        for (Size r = 0; r < rows; r++)
+            if (ties[r] != 1) NAMED(keep_winner)(x + (i + r) * classes, classes, to + r * classes);
     }
 }
 
@@ -156,12 +162,11 @@ FOR_ALL_PROCESSORS static void NAMED(mixture_into)(
     }
     for (Size i = 0; i < n; i++) {
         const REAL *row = x + i * classes;
-        REAL *to = out + i * classes;
+        REAL *to = out + i * classes, tail[WIDTH];
         REAL top = NAMED(row_max)(row, classes), s = 0, t = 0;
         if (classes >= WIDTH && !(w2 > 0)) {
-            REAL tail[WIDTH];
             s = NAMED(exp_row)(row, classes, beta, top, to, tail);
-            NAMED(scale_row)(to, classes, tail, w1 / s, w3, TINY);
+            if (NAMED(scale_row)(to, classes, tail, w1 / s, w3) != 1) NAMED(keep_winner)(row, classes, to);
             continue;
         }
         SIMD(reduction(+ : s))
@@ -169,19 +174,21 @@ FOR_ALL_PROCESSORS static void NAMED(mixture_into)(
             to[j] = EXP(beta * (row[j] - top));
             s += to[j];
         }
-        REAL scale = w1 / s;
+        REAL scale = w1 / s, plain = 0;
         if (w2 > 0) {
             SIMD(reduction(+ : t))
             for (Size j = 0; j < classes; j++) t += EXP(row[j] - top);
-            REAL plain = w2 / t;
-            SIMD()
-            for (Size j = 0; j < classes; j++) to[j] = scale * to[j] + plain * EXP(row[j] - top) + w3;
-        } else {
-            SIMD()
-            for (Size j = 0; j < classes; j++) to[j] = scale * to[j] + w3;
+            plain = w2 / t;
         }
-        SIMD()
-        for (Size j = 0; j < classes; j++) to[j] = to[j] > TINY ? to[j] : TINY;
+        REAL largest = scale + plain + w3;
+        BITS ties = 0;
+        SIMD(reduction(+ : ties))
+        for (Size j = 0; j < classes; j++) {
+            REAL v = scale * to[j] + plain * EXP(row[j] - top) + w3;
+            ties += v >= largest ? 1 : 0;
+            to[j] = v > TINY ? v : TINY;
+        }
+        if (ties != 1) NAMED(keep_winner)(row, classes, to);
     }
 }
 
