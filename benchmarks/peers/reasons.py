@@ -14,7 +14,7 @@ LEFT_OUT = {
     "probmetrics, tree and kernel calibrators": "train boosted trees, or smooth over all rows",
 }
 _SMALL = (
-    "a call of about a millisecond: ours reads the table once more than the peer, to check that its numbers are finite, "
+    "a call of about a millisecond: ours reads the table once more than the peer, to check that numbers are finite, "
     "and cuts it into blocks for its threads"
 )
 _BRIEF = (
