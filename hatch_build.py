@@ -17,8 +17,8 @@ ROOT = Path(__file__).parent
 KERNELS = ROOT / "src" / "mixnmatch" / "_engine" / "kernels"
 # Loops over numbers may be run on vectors: no code reads errno or the flags of floating-point exceptions.
 UNIX_FLAGS = ["-O3", "-std=c11", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fvisibility=hidden", "-g0"]
-# Products that are added to something are rounded once, not twice, where the processor can: exponentials take half the
-# time. The widest vectors pay, since kernels do little else than exponentials.
+# Products that are added to something are rounded once, not twice, where the processor can, which makes exponentials
+# faster. The widest vectors pay, since kernels do little else than exponentials.
 UNIX_FLAGS += ["-ffp-contract=fast"]
 if platform.machine().lower() in ("x86_64", "amd64"):
     UNIX_FLAGS += ["-mprefer-vector-width=512"]
