@@ -7,6 +7,7 @@ happens without a compiler: "auto" (the default) goes on without the kernels, "r
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import sysconfig
 from pathlib import Path
@@ -16,6 +17,11 @@ ROOT = Path(__file__).parent
 KERNELS = ROOT / "src" / "mixnmatch" / "_engine" / "kernels"
 # Loops over numbers may be run on vectors: no code reads errno or the flags of floating-point exceptions.
 UNIX_FLAGS = ["-O3", "-std=c11", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fvisibility=hidden", "-g0"]
+# Products that are added to something are rounded once, not twice, where the processor can, which makes exponentials
+# faster. The widest vectors pay, since kernels do little else than exponentials.
+UNIX_FLAGS += ["-ffp-contract=fast"]
+if platform.machine().lower() in ("x86_64", "amd64"):
+    UNIX_FLAGS += ["-mprefer-vector-width=512"]
 
 
 def compile_kernels() -> Path:
@@ -69,8 +75,8 @@ class CompiledKernels(BuildHookInterface):  # type: ignore[type-arg]
             return
         build_data["artifacts"].append(str(made.relative_to(ROOT)))
         build_data["pure_python"] = False
-        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-        build_data["tag"] = f"cp311-abi3-{platform}"
+        system = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        build_data["tag"] = f"cp311-abi3-{system}"
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def ours() -> list[Metric]:
         return make
 
     def public(name: str) -> Callable[[int], Callable[[np.ndarray, np.ndarray], Any]]:
-        return lambda _: getattr(import_module("mixnmatch"), name)
+        return lambda _: getattr(import_module("mixnmatch.evaluation"), name)
 
     def equal_mass(_: int) -> Callable[[np.ndarray, np.ndarray], Any]:
         from mixnmatch.evaluation.error import CalibrationMetric
@@ -66,7 +66,7 @@ def ours() -> list[Metric]:
     }
 
     def curve(_: int) -> Callable[[np.ndarray, np.ndarray], Any]:
-        reliability = import_module("mixnmatch").reliability_curve
+        reliability = import_module("mixnmatch.evaluation").reliability_curve
         return lambda p, y: reliability(p[:, 1], y, kind="histogram", bins=BINS)
 
     binned = Metric("mixnmatch", "reliability curve", "reliability curve", curve, binary=True)

@@ -34,6 +34,13 @@ def row_sums(x: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
     return total
 
 
+def column_sums(x: NDArray[Any]) -> NDArray[np.float64]:
+    """Sum of each column in float64; for short rows one column after the other, which is faster."""
+    if x.shape[1] > SHORT:
+        return np.asarray(x.sum(axis=0, dtype=np.float64))
+    return np.array([x[:, column].sum(dtype=np.float64) for column in range(x.shape[1])])
+
+
 def _long_row_sums(x: NDArray[Any]) -> NDArray[Any]:
     """Measured, three to five times as fast as x.sum(axis=1); it adds naively, so no more than ``WIDE`` at a time."""
     if x.shape[1] <= WIDE:

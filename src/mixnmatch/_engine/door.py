@@ -201,8 +201,10 @@ def _same_class(positive: Any, title: str) -> Any:
 
 def _two_classes(labels: NDArray[Any], positive: Any, title: Any, vector: bool) -> NDArray[Any] | None:
     """Names of two classes, the positive one second; None where labels are 0 and 1, or -1 and 1."""
-    found = different(labels)
     text = is_text(labels)
+    if positive is None and not text:
+        return None
+    found = different(labels)
     if vector and text and title in found.tolist():
         positive = _same_class(positive, title)
     if positive is None:

@@ -23,7 +23,8 @@ def read_labels(y: Any, n_rows: int, n_classes: int, classes: Any = None) -> tup
         return _read_dask_labels(y, n_rows, n_classes, classes)
     labels = as_labels(y, n_rows)
     if classes is None and not is_text(labels):
-        if n_classes == 2 and np.isin(labels, (-1, 1)).all() and (labels < 0).any():
+        low, high = _range(labels)
+        if n_classes == 2 and low == -1 and high <= 1 and labels.all():
             classes = np.array([-1, 1])
         else:
             return _column_indices(labels, n_classes), np.arange(n_classes)
@@ -85,10 +86,15 @@ def _column_names(given_names: Any, n_classes: int, *, given: bool) -> NDArray[A
     return names
 
 
+def _range(labels: NDArray[Any]) -> tuple[int, int]:
+    """Smallest and largest of integer labels; reading them twice is faster than comparing each one."""
+    return (int(labels.min()), int(labels.max())) if labels.size else (0, 0)
+
+
 def _column_indices(labels: NDArray[Any], n_classes: int, first_row: int = 0) -> NDArray[np.intp]:
-    outside = (labels < 0) | (labels >= n_classes)
-    if outside.any():
-        row = int(np.flatnonzero(outside)[0])
+    low, high = _range(labels)
+    if low < 0 or high >= n_classes:
+        row = int(np.flatnonzero((labels < 0) | (labels >= n_classes))[0])
         msg = (
             "label {label} in row {row} is not a column of the scores (0 to {last}); "
             "pass {classes} if the columns have other names"

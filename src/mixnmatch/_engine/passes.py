@@ -201,8 +201,9 @@ def _mark_worker() -> None:
 def run_blocks(work: Callable[[int, int], T], ranges: list[tuple[int, int]]) -> Iterator[T]:
     """Yield ``work(start, stop)`` for each range, in the order of the ranges.
 
-    Blocks run on the shared thread pool, a bounded number ahead of the consumer, so that large statistics do not pile
-    up. Inside a worker, or where one thread is all there is, they run in place.
+    Blocks run on the shared thread pool and on the thread that calls, which would otherwise wait; a bounded number is
+    ahead of the consumer, so that large statistics do not pile up. Inside a worker, or where one thread is all there
+    is, they run in place.
     """
     threads = min(available_threads(), len(ranges))
     if threads < 2 or getattr(_worker, "inside", False):
@@ -213,14 +214,32 @@ def run_blocks(work: Callable[[int, int], T], ranges: list[tuple[int, int]]) -> 
     waiting: deque[Any] = deque()
     try:
         for start, stop in ranges:
-            if len(waiting) >= threads + 1:
+            if sum(not future.done() for future in waiting) < threads - 1:
+                waiting.append(pool.submit(copy_context().run, work, start, stop))  # settings hold on workers too
+            else:
+                waiting.append(_run_here(work, start, stop))
+            while waiting and (waiting[0].done() or len(waiting) > 2 * threads):
                 yield waiting.popleft().result()
-            waiting.append(pool.submit(copy_context().run, work, start, stop))  # settings hold on workers too
         while waiting:
             yield waiting.popleft().result()
     finally:
         for future in waiting:
             future.cancel()
+
+
+def _run_here(work: Callable[[int, int], T], start: int, stop: int) -> Any:
+    """Run a block on this thread; an error is raised when its turn comes, as for blocks on other threads."""
+    from concurrent.futures import Future
+
+    future: Future[T] = Future()
+    _worker.inside = True
+    try:
+        future.set_result(work(start, stop))
+    except Exception as error:
+        future.set_exception(error)
+    finally:
+        _worker.inside = False
+    return future
 
 
 def add(left: Any, right: Any) -> Any:

@@ -77,7 +77,7 @@ class Moments:
         with np.errstate(invalid="ignore"):  # an infinite loss has no variance
             cross = np.outer(self.spread, mean)
             centred = self.products - cross - cross.T + self.weight_squares * np.outer(mean, mean)
-        centred[np.diag_indices_from(centred)] = np.maximum(np.diag(centred), 0.0)
+        np.fill_diagonal(centred, np.maximum(centred.diagonal(), 0.0))
         return centred * (self.n_rows / (self.n_rows - 1) / self.weight**2)
 
     def effective_sizes(self, clustered: Floats | None = None, n_groups: int = 0) -> Floats:

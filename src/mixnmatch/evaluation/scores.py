@@ -222,9 +222,9 @@ def _is_halved(scale_by_half: Any, n_classes: int) -> bool:
 def brier_rows(block: Block) -> Floats:
     """Squared error of each row; the label is subtracted first, so that small errors keep their digits."""
     if block.form == "logits":
-        return np.asarray(block.kernels.label_rows(block.values, block.y, logits=True)[2])
+        return np.asarray(block.kernels.label_rows(block.values, block.y)[1])
     p = np.ascontiguousarray(block.probabilities())
-    return np.asarray(block.kernels.label_rows(p, block.y, logits=False)[2])
+    return np.asarray(block.kernels.squared_errors(p, block.y))
 
 
 def half_brier_rows(block: Block) -> Floats:
@@ -235,7 +235,7 @@ def half_brier_rows(block: Block) -> Floats:
 def log_loss_rows(block: Block, eps: float = 0.0) -> Floats:
     """Negative log-probability of the label of each row, infinite where it is zero and ``eps`` is."""
     if block.form == "logits":
-        loss = -block.kernels.label_rows(block.values, block.y, logits=True)[1]
+        loss = -block.kernels.label_rows(block.values, block.y)[0]
     elif block.form == "log-probabilities":
         loss = -picked(block.values, block.y)
     else:

@@ -37,6 +37,11 @@ ONE_KERNEL_BYTES = APPLIED_BYTES | {"compiled": 1 << 21}
 SMALL_BYTES = 1 << 18
 
 
+def applied_bytes(table_bytes: int, most: int) -> int:
+    """Bytes in a block that a map is applied to: small tables have four blocks, so that several threads have work."""
+    return min(max(table_bytes // 4 + 1, SMALL_BYTES), most)
+
+
 class CalibrationMap(FittedMethods, Parameters):
     """Base of all calibration maps: from scores to calibrated probabilities.
 
@@ -63,6 +68,9 @@ class CalibrationMap(FittedMethods, Parameters):
 
     # Rows of a block that the map is applied to, at the least.
     _least_rows: ClassVar[int] = 1
+
+    # Whether the kernel that applies the map to logits keeps winners by itself.
+    _kernel_keeps_winners: ClassVar[bool] = False
 
     # Whether the smoothing parameter of a binary map is left to the combinator around it.
     _smoothed_outside: ClassVar[bool] = False
@@ -296,7 +304,7 @@ class CalibrationMap(FittedMethods, Parameters):
             if mask is not None:
                 leave_out(mask, out[start:stop])
 
-        size = asked_block_bytes() or self._block_bytes[source.backend]
+        size = asked_block_bytes() or applied_bytes(table.n_rows * table.row_bytes, self._block_bytes[source.backend])
         ranges = row_ranges(table.n_rows, table.row_bytes, block_bytes=size, least_rows=self._least_rows)
         with self._alone_on_cores(len(ranges)):
             deque(run_blocks(work, ranges), maxlen=0)
@@ -305,7 +313,8 @@ class CalibrationMap(FittedMethods, Parameters):
     def _calibrate(self, block: Block, out: NDArray[Any]) -> None:
         """Write the probabilities of a block, with its winners where the map promises them."""
         self._proba_into(block, out)
-        if self.accuracy_preserving:
+        kept = self._kernel_keeps_winners and block.form == "logits" and out.dtype == block.values.dtype
+        if self.accuracy_preserving and not kept:
             block.kernels.keep_winners(block.values, out)
 
     def _alone_on_cores(self, n_blocks: int) -> AbstractContextManager[None]:

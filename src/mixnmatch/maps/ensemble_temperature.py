@@ -85,6 +85,7 @@ class EnsembleTemperatureScaling(CalibrationMap):
     injective = True
     _fitted: ClassVar[tuple[str, ...]] = ("beta_", "member_weights_", "probability_floor_", "loss_", "backend_")
     _block_bytes = ONE_KERNEL_BYTES
+    _kernel_keeps_winners = True
 
     beta_: float
     member_weights_: Vector

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.along_rows import column_sums
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.shared import single_threaded_blas
@@ -84,9 +85,14 @@ def _statistic(block: Block, fitted: CalibrationMap) -> tuple[Array, list[NDArra
     p = np.empty(block.values.shape, block.values.dtype)
     fitted._proba_into(block, p)
     weight = np.ones(len(p)) if block.weight is None else block.weight
-    predicted = p.sum(axis=0, dtype=np.float64) if block.weight is None else np.einsum("i,ij->j", weight, p)
-    place, inverse = np.unique(np.asarray(block.y, np.int64) * CELLS + cells(p), return_inverse=True)
-    return predicted, [place], [np.bincount(inverse, weight, len(place)).astype(np.float64)]
+    predicted = column_sums(p) if block.weight is None else np.einsum("i,ij->j", weight, p)
+    place = np.asarray(block.y, np.int64) * CELLS + cells(p)
+    if p.shape[1] * CELLS <= len(p):  # counting in all cells is faster than sorting, unless there are too many of them
+        counts = np.bincount(place, weight).astype(np.float64)
+        present = np.flatnonzero(counts).astype(np.int64)
+        return predicted, [present], [counts[present]]
+    present, inverse = np.unique(place, return_inverse=True)
+    return predicted, [present], [np.bincount(inverse, weight, len(present)).astype(np.float64)]
 
 
 def cells(p: NDArray[Any]) -> NDArray[np.intp]:

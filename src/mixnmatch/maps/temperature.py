@@ -77,6 +77,7 @@ class TemperatureScaling(CalibrationMap):
     injective = True
     _fitted: ClassVar[tuple[str, ...]] = ("beta_", "probability_floor_", "loss_", "bound_", "backend_")
     _block_bytes = ONE_KERNEL_BYTES
+    _kernel_keeps_winners = True
 
     beta_: float
     probability_floor_: float

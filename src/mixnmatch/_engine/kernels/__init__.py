@@ -9,7 +9,7 @@ Both modules offer
 ``mixture_rows(x, y, beta)``
     the same and, with q = softmax(x): q_y, sum q^2, sum p q, sum q dp, sum q dp (x - E_p[x])
 ``softmax_into(x, beta, out)`` and ``mixture_into(x, beta, weights, out)``
-    apply temperature scaling, and w1 softmax(beta x) + w2 softmax(x) + w3 / L
+    apply temperature scaling, and w1 softmax(beta x) + w2 softmax(x) + w3 / L, with the winners of x
 ``linear_softmax_into(x, weight, intercept, out)``
     apply softmax(weight log_softmax(x) + intercept), for a matrix or a diagonal
 ``diagonal_softmax(s, slope, intercept)``, ``diagonal_product(...)`` and ``diagonal_sums(...)``
@@ -24,8 +24,10 @@ Both modules offer
     smallest and largest entry, smallest and largest sum of a row
 ``winners(x)`` and ``keep_winners(given, out)``
     column of the largest entry, and the repair of rounding where it has changed
-``label_rows(x, y, logits=...)``
-    p_y, log p_y, the squared error, the largest p and its column
+``label_rows(x, y)``
+    at p = softmax(x): log p_y and the squared error
+``squared_errors(x, y)``
+    the squared error of probabilities
 ``add_gaps(x, row_weight, knots, weight, score_sum, largest)``
     add the entries to what is known of each gap between sorted knots
 ``add_gaps_of_logits(x, y, row_weight, knots, weight)``

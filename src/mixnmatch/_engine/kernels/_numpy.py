@@ -12,7 +12,14 @@ from mixnmatch._engine.kernels._numpy_linear import (
 )
 from mixnmatch._engine.kernels._numpy_logistic import log_odds_parts, logistic_sums
 from mixnmatch._engine.kernels._numpy_pieces import add_deviation, interpolate_columns_into, interpolate_into
-from mixnmatch._engine.kernels._numpy_rows import extremes, keep_winners, label_rows, leads, normalise
+from mixnmatch._engine.kernels._numpy_rows import (
+    extremes,
+    keep_winners,
+    label_rows,
+    leads,
+    normalise,
+    squared_errors,
+)
 from mixnmatch._engine.kernels._numpy_softmax import brier_rows, mixture_into, mixture_rows, nll_rows, softmax_into
 
 __all__ = [
@@ -37,6 +44,7 @@ __all__ = [
     "nll_rows",
     "normalise",
     "softmax_into",
+    "squared_errors",
     "vector_product",
     "vector_sums",
     "winners",

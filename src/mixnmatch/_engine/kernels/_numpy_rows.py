@@ -47,21 +47,20 @@ def keep_winners(given: Block, out: Block) -> None:
         out[lost, winner[lost]] = np.nextafter(out[lost, found[lost]], out.dtype.type(np.inf))
 
 
-def label_rows(x: Block, y: Labels, *, logits: bool) -> Rows:
-    """Probability of the label and its logarithm, squared error, largest probability and its class."""
-    winner, rows = winners(x), np.arange(len(x))
-    p = x.astype(np.float64)
-    if logits:
-        p -= p[rows, winner][:, None]
-        at_label = p[rows, y]
-        np.exp(p, out=p)
-        total = p.sum(axis=1)
-        p /= total[:, None]
-        log_p = at_label - np.log(total)
-    else:
-        with np.errstate(divide="ignore"):
-            log_p = np.log(p[rows, y])
-    top, p_y = p[rows, winner], p[rows, y]
+def label_rows(x: Block, y: Labels) -> Rows:
+    """Log-probability of the label of each row of logits, and the squared error."""
+    rows, p = np.arange(len(x)), leads(x)
+    at_label = p[rows, y]
+    np.exp(p, out=p)
+    total = p.sum(axis=1)
+    p /= total[:, None]
     p[rows, y] = 0.0
-    rest = p.sum(axis=1) if logits else 1 - p_y
-    return np.stack([p_y, log_p, np.einsum("ij,ij->i", p, p) + rest * rest, top, winner.astype(np.float64)])
+    rest = p.sum(axis=1)
+    return np.stack([at_label - np.log(total), np.einsum("ij,ij->i", p, p) + rest * rest])
+
+
+def squared_errors(x: Block, y: Labels) -> Rows:
+    """Squared error of each row of probabilities; the label is subtracted first, so that small errors keep digits."""
+    p, rows = x.astype(np.float64), np.arange(len(x))
+    p[rows, y] -= 1.0
+    return np.asarray(np.einsum("ij,ij->i", p, p))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.kernels._numpy_rows import keep_winners
 from mixnmatch._engine.kernels._numpy_table import Table
 
 Block = NDArray[Any]
@@ -114,7 +115,12 @@ def _sum_of_squares(a: Rows, b: Rows, out: Rows) -> None:
 
 
 def softmax_into(x: Block, beta: float, out: Block) -> None:
-    """Write out = softmax(beta x), row by row."""
+    """Write out = softmax(beta x), row by row, with the winners of x."""
+    _softmax_into(x, beta, out)
+    keep_winners(x, out)
+
+
+def _softmax_into(x: Block, beta: float, out: Block) -> None:
     table = Table.of(x, out)
     u = table.values
     u *= u.dtype.type(beta)
@@ -124,16 +130,17 @@ def softmax_into(x: Block, beta: float, out: Block) -> None:
 
 
 def mixture_into(x: Block, beta: float, weights: NDArray[np.float64], out: Block) -> None:
-    """Write out = w1 softmax(beta x) + w2 softmax(x) + w3 / L, row by row."""
-    softmax_into(x, beta, out)
+    """Write out = w1 softmax(beta x) + w2 softmax(x) + w3 / L, row by row, with the winners of x."""
+    _softmax_into(x, beta, out)
     out *= out.dtype.type(weights[0])
     if weights[1] > 0:
         plain = np.empty_like(out)
-        softmax_into(x, 1.0, plain)
+        _softmax_into(x, 1.0, plain)
         plain *= out.dtype.type(weights[1])
         out += plain
     out += out.dtype.type(weights[2] / x.shape[1])
     _lift(out)
+    keep_winners(x, out)
 
 
 def _lift(out: Block) -> None:

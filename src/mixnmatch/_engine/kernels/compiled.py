@@ -85,23 +85,27 @@ def _brier_rows(x: Block, y: Labels, beta: float, *, mixture: bool) -> Rows:
     return out
 
 
-def label_rows(x: Block, y: Labels, *, logits: bool) -> Rows:
-    """Probability of the label and its logarithm, squared error, largest probability and its class."""
-    out = np.empty((5, len(x)))
-    if logits:
-        _compiled.label_rows_of_logits(x, y, np.empty(x.shape[1]), out)
-    else:
-        _compiled.label_rows_of_probabilities(x, y, out)
+def label_rows(x: Block, y: Labels) -> Rows:
+    """Log-probability of the label of each row of logits, and the squared error."""
+    out = np.empty((2, len(x)))
+    _compiled.label_rows_of_logits(x, y, np.empty(x.shape[1]), out)
+    return out
+
+
+def squared_errors(x: Block, y: Labels) -> Rows:
+    """Squared error of each row of probabilities."""
+    out = np.empty(len(x))
+    _compiled.squared_errors(x, y, out)
     return out
 
 
 def softmax_into(x: Block, beta: float, out: Block) -> None:
-    """Write out = softmax(beta x), row by row."""
+    """Write out = softmax(beta x), row by row, with the winners of x."""
     _mixture_into(x, beta, 1.0, 0.0, 0.0, out)
 
 
 def mixture_into(x: Block, beta: float, weights: Rows, out: Block) -> None:
-    """Write out = w1 softmax(beta x) + w2 softmax(x) + w3 / L, row by row."""
+    """Write out = w1 softmax(beta x) + w2 softmax(x) + w3 / L, row by row, with the winners of x."""
     _mixture_into(x, beta, weights[0], weights[1], weights[2] / x.shape[1], out)
 
 
@@ -114,12 +118,22 @@ def _mixture_into(x: Block, beta: float, w1: float, w2: float, w3: float, out: B
 
 def linear_softmax_into(x: Block, weight: Rows, intercept: Rows, out: Block) -> None:
     """Write out = softmax(weight log_softmax(x) + intercept), row by row, for a matrix or a diagonal."""
-    if weight.ndim == 2 or x.shape[1] == 2 or out.dtype != x.dtype:
+    if x.shape[1] == 2:
         from mixnmatch._engine.kernels import _numpy_linear
 
         _numpy_linear.linear_softmax_into(x, weight, intercept, out)
         return
-    _compiled.vector_softmax_into(x, weight.astype(x.dtype, copy=False), intercept.astype(x.dtype, copy=False), out)
+    weight, intercept = weight.astype(x.dtype, copy=False), intercept.astype(x.dtype, copy=False)
+    target = out if out.dtype == x.dtype else np.empty_like(x)
+    if weight.ndim == 1:
+        _compiled.vector_softmax_into(x, weight, intercept, target)
+    else:
+        _compiled.log_softmax_into(x, target)
+        u = target @ weight.T
+        u += intercept
+        _compiled.mixture_into(u, 1.0, 1.0, 0.0, 0.0, target)
+    if target is not out:
+        out[...] = target
 
 
 def diagonal_softmax(s: Block, slope: Rows, intercept: Rows) -> tuple[Block, Block, Rows]:

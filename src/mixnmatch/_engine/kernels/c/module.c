@@ -203,6 +203,10 @@ KERNEL(brier_rows, 6, "xn#+XD",
     else
         brier_rows_d(DOUBLES(0), INDICES(1), N, CLASSES, g[2].number, (int)g[3].whole, DOUBLES(4), DOUBLES(5)))
 
+KERNEL(log_softmax_into, 2, "xX", TABLE && SAME(1),
+    if (single) log_softmax_into_f(FLOATS(0), N, CLASSES, FLOATS(1));
+    else log_softmax_into_d(DOUBLES(0), N, CLASSES, DOUBLES(1)))
+
 KERNEL(vector_softmax_into, 4, "xxxX", TABLE && g[1].size == CLASSES && g[2].size == CLASSES && SAME(3),
     if (single) vector_softmax_into_f(FLOATS(0), N, CLASSES, FLOATS(1), FLOATS(2), FLOATS(3));
     else vector_softmax_into_d(DOUBLES(0), N, CLASSES, DOUBLES(1), DOUBLES(2), DOUBLES(3)))
@@ -263,13 +267,13 @@ KERNEL(vector_product, 9, "xd*#xxxxXD",
             DOUBLES(7), DOUBLES(8)))
 
 #define LABELS (TABLE && are_labels(g + 1, N, CLASSES))
-KERNEL(label_rows_of_logits, 4, "xnDD", LABELS && g[2].size == CLASSES && g[3].size == 5 * N,
+KERNEL(label_rows_of_logits, 4, "xnDD", LABELS && g[2].size == CLASSES && g[3].size == 2 * N,
     if (single) label_rows_of_logits_f(FLOATS(0), INDICES(1), N, CLASSES, DOUBLES(2), DOUBLES(3));
     else label_rows_of_logits_d(DOUBLES(0), INDICES(1), N, CLASSES, DOUBLES(2), DOUBLES(3)))
 
-KERNEL(label_rows_of_probabilities, 3, "xnD", LABELS && g[2].size == 5 * N,
-    if (single) label_rows_of_probabilities_f(FLOATS(0), INDICES(1), N, CLASSES, DOUBLES(2));
-    else label_rows_of_probabilities_d(DOUBLES(0), INDICES(1), N, CLASSES, DOUBLES(2)))
+KERNEL(squared_errors, 3, "xnD", LABELS && g[2].size == N,
+    if (single) squared_errors_f(FLOATS(0), INDICES(1), N, CLASSES, DOUBLES(2));
+    else squared_errors_d(DOUBLES(0), INDICES(1), N, CLASSES, DOUBLES(2)))
 
 KERNEL(interpolate_into, 9, "x+iiddd#D",
     g[4].size > 0 && g[4].size == g[5].size && g[5].size == g[6].size && g[8].size == g[0].size && g[2].size > 0 &&
@@ -352,8 +356,9 @@ KERNEL(sigmoid_mixture_rows, 9, "dddndd+DD",
 static PyMethodDef methods[] = {
     METHOD(extremes), METHOD(leads_into), METHOD(normalise), METHOD(winners), METHOD(maxima), METHOD(sums),
     METHOD(add_deviation), METHOD(keep_winners), METHOD(mixture_into), METHOD(nll_rows), METHOD(brier_rows),
-    METHOD(vector_softmax_into), METHOD(diagonal_softmax_into), METHOD(diagonal_product), METHOD(diagonal_sums), METHOD(vector_sums), METHOD(vector_product),
-    METHOD(label_rows_of_logits), METHOD(label_rows_of_probabilities), METHOD(interpolate_into),
+    METHOD(log_softmax_into), METHOD(vector_softmax_into), METHOD(diagonal_softmax_into), METHOD(diagonal_product),
+    METHOD(diagonal_sums), METHOD(vector_sums), METHOD(vector_product),
+    METHOD(label_rows_of_logits), METHOD(squared_errors), METHOD(interpolate_into),
     METHOD(interpolate_columns_into), METHOD(add_gaps), METHOD(add_gaps_of_logits), METHOD(log_odds_into),
     METHOD(log_odds_of_two_into), METHOD(logistic_sums), METHOD(sigmoid_mixture_rows), {NULL, NULL, 0, NULL},
 };

@@ -8,6 +8,7 @@
 #define EXP NAMED(exp)
 
 #include "winners.h"
+#include "lanes.h"
 
 FOR_ALL_PROCESSORS static void NAMED(maxima)(const REAL *x, Size n, Size classes, REAL *out) {
     for (Size i = 0; i < n; i++) out[i] = NAMED(row_max)(x + i * classes, classes);
@@ -30,6 +31,18 @@ static void NAMED(sums)(const REAL *x, Size n, Size classes, REAL *out) {
 FOR_ALL_PROCESSORS static void NAMED(extremes)(const REAL *x, Size n, Size classes, double *out) {
     REAL low = x[0], high = x[0], least = INFINITY, most = -INFINITY;
     int undefined = 0;
+    if (classes == 2) { /* in one loop: rows are too short for vectors */
+        SIMD(reduction(min : low, least) reduction(max : high, most) reduction(| : undefined))
+        for (Size i = 0; i < n; i++) {
+            REAL a = x[2 * i], b = x[2 * i + 1], sum = a + b, small = a < b ? a : b, large = a > b ? a : b;
+            low = small < low ? small : low;
+            high = large > high ? large : high;
+            undefined |= !(sum == sum);
+            least = sum < least ? sum : least;
+            most = sum > most ? sum : most;
+        }
+        n = 0;
+    }
     Size step = CACHED / classes > 0 ? CACHED / classes : 1;
     for (Size start = 0; start < n; start += step) {
         Size rows = n - start < step ? n - start : step;
@@ -74,25 +87,32 @@ FOR_ALL_PROCESSORS static void NAMED(winners)(const REAL *x, Size n, Size classe
     for (Size i = 0; i < n; i++) out[i] = NAMED(row_winner)(x + i * classes, classes);
 }
 
-/* Where the winner of a row of `out` is not that of `x`, raise the latter just above it; return how many. */
-FOR_ALL_PROCESSORS static Size NAMED(keep_winners)(const REAL *x, Size n, Size classes, REAL *out) {
-    Size lost = 0;
-    for (Size i = 0; i < n; i++) {
-        REAL *row = out + i * classes;
-        Size winner = NAMED(row_winner)(x + i * classes, classes), now = NAMED(row_winner)(row, classes);
-        if (winner != now) {
-            row[winner] = NEXT(row[now]);
-            lost++;
-        }
-    }
-    return lost;
-}
-
 /* Up to so many classes, LANES rows are worked on side by side: their own vectors would be too short. */
 #define LANES 16
 #define FEW 32
 #define FOR_LANES for (Size r = 0; r < LANES; r++)
 #define FOR_CLASSES for (Size j = 0; j < classes; j++)
+
+INLINE Size NAMED(keep_winner)(const REAL *x, Size classes, REAL *out) {
+    Size winner = NAMED(row_winner)(x, classes), now = NAMED(row_winner)(out, classes);
+    if (winner == now) return 0;
+    out[winner] = NEXT(out[now]);
+    return 1;
+}
+
+/* Where the winner of a row of `out` is not that of `x`, raise the latter just above it; return how many. */
+FOR_ALL_PROCESSORS static Size NAMED(keep_winners)(const REAL *x, Size n, Size classes, REAL *out) {
+    Size lost = 0;
+    if (classes == 2)
+        for (Size i = 0; i < n; i++) lost += NAMED(keep_winner)(x + 2 * i, 2, out + 2 * i);
+    else if (classes < WIDTH)
+        for (Size i = 0; i < n; i++) lost += NAMED(keep_winner)(x + i * classes, classes, out + i * classes);
+    else
+        for (Size i = 0; i < n; i++)
+            if (!NAMED(clear_winner)(x + i * classes, out + i * classes, classes))
+                lost += NAMED(keep_winner)(x + i * classes, classes, out + i * classes);
+    return lost;
+}
 
 /* Up to LANES rows lying on their side, less their largest entries `top`; missing rows are copies of the first. */
 INLINE void NAMED(load_lanes)(const REAL *from, Size rows, Size classes, REAL u[FEW][LANES], REAL *top) {
@@ -104,26 +124,32 @@ INLINE void NAMED(load_lanes)(const REAL *from, Size rows, Size classes, REAL u[
     FOR_CLASSES FOR_LANES u[j][r] -= top[r];
 }
 
-/* out = w1 softmax(beta x) + w2 softmax(x) + w3, no entry below the smallest normal number. */
+/* out = w1 softmax(beta x) + w2 softmax(x) + w3, no entry below the smallest normal number, with the winners of x.
+   Exponentials are at most that of the winner, which is 1: rounding can only make others as large. */
 INLINE void NAMED(few_mixture_into)(
     const REAL *x, Size n, Size classes, REAL beta, REAL w1, REAL w2, REAL w3, REAL *out
 ) {
-    REAL u[FEW][LANES], top[LANES], sum[LANES], plain[LANES], value[LANES];
+    REAL u[FEW][LANES], top[LANES], sum[LANES], plain[LANES], value[LANES], largest[LANES];
     for (Size i = 0; i < n; i += LANES) {
         Size rows = n - i < LANES ? n - i : LANES;
         REAL *to = out + i * classes;
+        BITS ties[LANES];
         NAMED(load_lanes)(x + i * classes, rows, classes, u, top);
-        FOR_LANES sum[r] = plain[r] = 0;
+        FOR_LANES sum[r] = plain[r] = 0, ties[r] = 0;
         if (w2 > 0) FOR_CLASSES FOR_LANES plain[r] += EXP(u[j][r]);
         FOR_CLASSES FOR_LANES sum[r] += EXP(beta * u[j][r]);
         FOR_LANES sum[r] = w1 / sum[r];
         if (w2 > 0) FOR_LANES plain[r] = w2 / plain[r];
+        FOR_LANES largest[r] = sum[r] + w3 + plain[r];
         FOR_CLASSES {
             FOR_LANES value[r] = sum[r] * EXP(beta * u[j][r]) + w3;
             if (w2 > 0) FOR_LANES value[r] += plain[r] * EXP(u[j][r]);
+            FOR_LANES ties[r] += value[r] >= largest[r];
             FOR_LANES value[r] = value[r] > TINY ? value[r] : TINY;
             for (Size r = 0; r < rows; r++) to[r * classes + j] = value[r];
         }
+        for (Size r = 0; r < rows; r++)
+            if (ties[r] != 1) NAMED(keep_winner)(x + (i + r) * classes, classes, to + r * classes);
     }
 }
 
@@ -136,26 +162,33 @@ FOR_ALL_PROCESSORS static void NAMED(mixture_into)(
     }
     for (Size i = 0; i < n; i++) {
         const REAL *row = x + i * classes;
-        REAL *to = out + i * classes;
+        REAL *to = out + i * classes, tail[WIDTH];
         REAL top = NAMED(row_max)(row, classes), s = 0, t = 0;
+        if (classes >= WIDTH && !(w2 > 0)) {
+            s = NAMED(exp_row)(row, classes, beta, top, to, tail);
+            if (NAMED(scale_row)(to, classes, tail, w1 / s, w3) != 1) NAMED(keep_winner)(row, classes, to);
+            continue;
+        }
         SIMD(reduction(+ : s))
         for (Size j = 0; j < classes; j++) {
             to[j] = EXP(beta * (row[j] - top));
             s += to[j];
         }
-        REAL scale = w1 / s;
+        REAL scale = w1 / s, plain = 0;
         if (w2 > 0) {
             SIMD(reduction(+ : t))
             for (Size j = 0; j < classes; j++) t += EXP(row[j] - top);
-            REAL plain = w2 / t;
-            SIMD()
-            for (Size j = 0; j < classes; j++) to[j] = scale * to[j] + plain * EXP(row[j] - top) + w3;
-        } else {
-            SIMD()
-            for (Size j = 0; j < classes; j++) to[j] = scale * to[j] + w3;
+            plain = w2 / t;
         }
-        SIMD()
-        for (Size j = 0; j < classes; j++) to[j] = to[j] > TINY ? to[j] : TINY;
+        REAL largest = scale + plain + w3;
+        BITS ties = 0;
+        SIMD(reduction(+ : ties))
+        for (Size j = 0; j < classes; j++) {
+            REAL v = scale * to[j] + plain * EXP(row[j] - top) + w3;
+            ties += v >= largest ? 1 : 0;
+            to[j] = v > TINY ? v : TINY;
+        }
+        if (ties != 1) NAMED(keep_winner)(row, classes, to);
     }
 }
 
@@ -254,6 +287,37 @@ FOR_ALL_PROCESSORS static void NAMED(brier_rows)(
         out[8 * n + i] = pq / cross;
         out[9 * n + i] = qd / cross;
         out[10 * n + i] = qdd / cross;
+    }
+}
+
+INLINE void NAMED(few_log_softmax_into)(const REAL *x, Size n, Size classes, REAL *out) {
+    REAL u[FEW][LANES], top[LANES], sum[LANES];
+    for (Size i = 0; i < n; i += LANES) {
+        Size rows = n - i < LANES ? n - i : LANES;
+        REAL *to = out + i * classes;
+        NAMED(load_lanes)(x + i * classes, rows, classes, u, top);
+        FOR_LANES sum[r] = 0;
+        FOR_CLASSES FOR_LANES sum[r] += EXP(u[j][r]);
+        FOR_LANES sum[r] = (REAL)log((double)sum[r]);
+        FOR_CLASSES {
+            for (Size r = 0; r < rows; r++) to[r * classes + j] = u[j][r] - sum[r];
+        }
+    }
+}
+
+FOR_ALL_PROCESSORS static void NAMED(log_softmax_into)(const REAL *x, Size n, Size classes, REAL *out) {
+    if (classes <= FEW && n >= LANES / 2) {
+        NAMED(few_log_softmax_into)(x, n, classes, out);
+        return;
+    }
+    for (Size i = 0; i < n; i++) {
+        const REAL *row = x + i * classes;
+        REAL top = NAMED(row_max)(row, classes), s = 0;
+        SIMD(reduction(+ : s))
+        for (Size j = 0; j < classes; j++) s += EXP(row[j] - top);
+        REAL total = (REAL)log((double)s);
+        SIMD()
+        for (Size j = 0; j < classes; j++) out[i * classes + j] = (row[j] - top) - total;
     }
 }
 
@@ -386,13 +450,10 @@ FOR_ALL_PROCESSORS static void NAMED(log_odds_of_two_into)(
 }
 
 /* Results of a row of logits: sums of the other classes' exponentials and of their squares, and that of the label. */
-INLINE void NAMED(label_row)(double u_y, double others, double squares, Size winner, Size n, double *out) {
-    double e_y = exp(u_y), total = others + e_y;
-    out[0] = e_y / total;
-    out[n] = u_y - log(total);
-    out[2 * n] = (squares + others * others) / (total * total);
-    out[3 * n] = 1 / total;
-    out[4 * n] = (double)winner;
+INLINE void NAMED(label_row)(double u_y, double others, double squares, Size n, double *out) {
+    double total = others + exp(u_y);
+    out[0] = u_y - log(total);
+    out[n] = (squares + others * others) / (total * total);
 }
 
 INLINE void NAMED(few_label_rows)(const REAL *x, const Index *y, Size n, Size classes, double *out) {
@@ -401,22 +462,20 @@ INLINE void NAMED(few_label_rows)(const REAL *x, const Index *y, Size n, Size cl
     for (Size i = 0; i < n; i += LANES) {
         Size rows = n - i < LANES ? n - i : LANES;
         NAMED(load_lanes)(x + i * classes, rows, classes, u, top);
-        int32_t label[LANES], winner[LANES];
-        FOR_LANES others[r] = squares[r] = 0, winner[r] = -1;
+        int32_t label[LANES];
+        FOR_LANES others[r] = squares[r] = 0;
         FOR_LANES label[r] = (int32_t)y[i + (r < rows ? r : 0)];
-        FOR_CLASSES FOR_LANES winner[r] = winner[r] < 0 && u[j][r] == 0 ? (int32_t)j : winner[r];
         FOR_CLASSES FOR_LANES {
             double e = exp_d((double)u[j][r]) * (label[r] != (int32_t)j);
             others[r] += e;
             squares[r] += e * e;
         }
-        for (Size r = 0; r < rows; r++)
-            NAMED(label_row)(u[label[r]][r], others[r], squares[r], winner[r], n, out + i + r);
+        for (Size r = 0; r < rows; r++) NAMED(label_row)(u[label[r]][r], others[r], squares[r], n, out + i + r);
     }
 }
 
-/* What metrics read of a row: probability of the label and its logarithm, squared error (the label is subtracted first,
-   so that small errors keep their digits), largest entry and its place. */
+/* Log-probability of the label of a row of logits, and the squared error of the softmax (the label is subtracted first,
+   so that small errors keep their digits). */
 FOR_ALL_PROCESSORS static void NAMED(label_rows_of_logits)(
     const REAL *x, const Index *y, Size n, Size classes, double *e, double *out
 ) {
@@ -426,8 +485,8 @@ FOR_ALL_PROCESSORS static void NAMED(label_rows_of_logits)(
     }
     for (Size i = 0; i < n; i++) {
         const REAL *row = x + i * classes;
-        Size label = (Size)y[i], winner = NAMED(row_winner)(row, classes);
-        double top = row[winner], others = 0, squares = 0;
+        Size label = (Size)y[i];
+        double top = NAMED(row_max)(row, classes), others = 0, squares = 0;
         SIMD()
         for (Size j = 0; j < classes; j++) e[j] = exp_d((double)row[j] - top);
         e[label] = 0;
@@ -436,26 +495,32 @@ FOR_ALL_PROCESSORS static void NAMED(label_rows_of_logits)(
             others += e[j];
             squares += e[j] * e[j];
         }
-        NAMED(label_row)((double)row[label] - top, others, squares, winner, n, out + i);
+        NAMED(label_row)((double)row[label] - top, others, squares, n, out + i);
     }
 }
 
-FOR_ALL_PROCESSORS static void NAMED(label_rows_of_probabilities)(
+/* Squared error of rows of probabilities. */
+FOR_ALL_PROCESSORS static void NAMED(squared_errors)(
     const REAL *x, const Index *y, Size n, Size classes, double *out
 ) {
+    if (classes == 2) { /* in one loop: rows are too short for vectors */
+        SIMD()
+        for (Size i = 0; i < n; i++) {
+            double a = (double)x[2 * i] - (y[i] == 0), b = (double)x[2 * i + 1] - (y[i] == 1);
+            out[i] = a * a + b * b;
+        }
+        return;
+    }
     for (Size i = 0; i < n; i++) {
         const REAL *row = x + i * classes;
-        Size winner = NAMED(row_winner)(row, classes);
-        double p_y = row[y[i]], squares = 0;
+        Size label = (Size)y[i];
+        double squares = 0;
         SIMD(reduction(+ : squares))
-        for (Size j = 0; j < (Size)y[i]; j++) squares += (double)row[j] * row[j];
-        SIMD(reduction(+ : squares))
-        for (Size j = (Size)y[i] + 1; j < classes; j++) squares += (double)row[j] * row[j];
-        out[i] = p_y;
-        out[n + i] = log(p_y);
-        out[2 * n + i] = squares + (1 - p_y) * (1 - p_y);
-        out[3 * n + i] = row[winner];
-        out[4 * n + i] = (double)winner;
+        for (Size j = 0; j < classes; j++) {
+            double off = (double)row[j] - (j == label);
+            squares += off * off;
+        }
+        out[i] = squares;
     }
 }
 
@@ -472,3 +537,6 @@ FOR_ALL_PROCESSORS static void NAMED(label_rows_of_probabilities)(
 #undef FOR_CLASSES
 #undef UNDERFLOW
 #undef CACHED
+#undef WIDTH
+#undef FOR_WIDTH
+#undef WHOLE

@@ -68,6 +68,3 @@ INLINE Size NAMED(row_winner)(const REAL *row, Size classes) {
 
 #undef LONG
 #undef PIECE
-#undef WIDTH
-#undef FOR_WIDTH
-#undef WHOLE
