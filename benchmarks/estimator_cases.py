@@ -1,7 +1,8 @@
 """Binary calibration problems whose true calibration error is known, beyond the paper's logistic ones.
 
 Every kind of problem comes several times, with other numbers. The default estimator, its test and its interval were
-designed on the first three parts. The ``fourth`` part was written down when they were finished and run once.
+designed on the first three parts, and the odds of the estimator's models chosen on the first four. The ``fifth`` part
+was written down when that was finished and run once. (The fourth was, before it, for the former odds.)
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from mixnmatch.experiments import synthetic
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, int]], Floats]
 POOL = 400_000
+PARTS = ("first", "second", "third", "fourth", "fifth")
 
 
 @dataclass(frozen=True)
@@ -272,7 +274,44 @@ def cases(logits: Path | None = None) -> list[Case]:
         ("mixture of 2, reversed", mixture([(0.5, 5, 5, lambda z: 0.5 + 0 * z), (0.5, 7, 2, lambda z: z**1.7)])),
         ("1000 classes, a little sharp", many_classes(2.8, 1.12, 4)),
     ]
+    fifth: list[tuple[str, tuple[Draw, Callable[[Floats], Floats]]]] = [
+        ("logistic (0.3, -1.4)", logistic((0.3, -1.4))),
+        ("logistic (-0.4, -1.8)", logistic((-0.4, -1.8))),
+        ("logistic (0, -2.5)", logistic((0.0, -2.5))),
+        ("slope of 1.4", (beta(1.5, 2), lambda z: np.clip(1.4 * z - 0.2, 0.0, 1.0))),
+        ("offset, uneven", (beta(1, 2), lambda z: np.clip(z + 0.08 * (1 - z), 0.0, 1.0))),
+        ("stairs of 2", (beta(2, 1.5), stairs([0.6], [0.35, 0.75]))),
+        ("stairs of 6", (uniform, stairs([0.1, 0.3, 0.45, 0.6, 0.85], [0.04, 0.15, 0.45, 0.5, 0.65, 0.97]))),
+        ("sine, 1.5 periods", (beta(1, 1.5), lambda z: z + 0.09 * np.sin(3 * np.pi * z) * (z * (1 - z)) ** 0.25)),
+        (
+            "sine, 4 periods, top label",
+            (
+                lambda rng, shape: 0.4 + 0.6 * rng.random(shape),
+                lambda z: z + 0.06 * np.sin(40 / 3 * np.pi * (z - 0.4)),
+            ),
+        ),
+        ("20 values, sigmoid", discrete(lambda z: sigmoid(1.3 * log_odds(z) + 0.2), 1.0, 1.5)),
+        ("20 values, jittered, top", twenty(5, 0.09, noise=0.02)),
+        ("99.7% accuracy", (nearly_sure(-4.5, -1.5), lambda z: 1 - 3 * (1 - z) ** 1.2)),
+        ("rare events, half as often again", (rare(-3, -1.3), lambda z: 1.5 * z)),
+        ("Beta(.6, .4), overconfident", (beta(0.6, 0.4), lambda z: sigmoid(0.75 * log_odds(z) - 0.2))),
+        ("Beta(4, 1.5), calibrated", (beta(4, 1.5), calibrated)),
+        ("mixture of 2, flat", mixture([(0.6, 4, 4, lambda z: 0.3 + 0.4 * z), (0.4, 10, 2, lambda z: z**1.5)])),
+        (
+            "mixture of 3, spread",
+            mixture([(0.3, 2, 8, lambda z: 1.3 * z), (0.4, 6, 6, lambda z: z**1.2), (0.3, 12, 2, calibrated)]),
+        ),
+        ("1000 classes, very sharp", many_classes(3.6, 1.4, 5)),
+    ]
     if logits is not None:
+        fifth += [
+            ("Wide ResNet, CIFAR-100 (b)", real(logits, "focalcal_cifar100_wide_resnet_test")),
+            ("ResNet 50, CIFAR-10", real(logits, "linwei_cifar10_resnet50_ce_test")),
+            ("VGG 19, CIFAR-100", real(logits, "luferrer_cifar100_vgg19_bn")),
+            ("fine-tuned network, 20 Newsgroups", real(logits, "labelerrors_20news")),
+            ("Qwen-VL, OOD-CV", real(logits, "vlm_oodcv_Qwen-VL-Chat")),
+            ("LeNet, CIFAR-10", real(logits, "netcal_lenet-5-cifar-10")),
+        ]
         fourth += [
             ("DenseNet 121, CIFAR-10", real(logits, "focalcal_cifar10_densenet121_test")),
             ("ResNet 110, CIFAR-100", real(logits, "focalcal_cifar100_resnet110_test")),
@@ -301,5 +340,5 @@ def cases(logits: Path | None = None) -> list[Case]:
             ("VGG 19, ImageNet", real(logits / "imagenet_top5", "vgg19_pytorch")),
             ("XGBoost, KITTI", real(logits, "pycalib_kitti_XGBoost")),
         ]
-    parts = {"first": first, "second": second, "third": third, "fourth": fourth}
-    return [Case(name, part, *made) for part, listed in parts.items() for name, made in listed]
+    parts = zip(PARTS, (first, second, third, fourth, fifth), strict=True)
+    return [Case(name, part, *made) for part, listed in parts for name, made in listed]

@@ -8,7 +8,7 @@
     python benchmarks/estimator_study.py canonical
     python benchmarks/estimator_study.py bands
 
-The cases are those of ``estimator_cases``, real outputs only with ``--logits``. ``--part fourth`` leaves out the cases
+The cases are those of ``estimator_cases``, real outputs only with ``--logits``. ``--part fifth`` leaves out the cases
 that the methods were designed on. Tables are printed as Markdown; ``-o`` also writes them to a folder as CSV.
 """
 
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimator_cases import Case, cases
+from estimator_cases import PARTS, Case, cases
 from mixnmatch import calibration_error
 from mixnmatch.evaluation import reliability_curve
 from mixnmatch.evaluation._binning import Grid, bin_samples
@@ -193,7 +193,7 @@ def chi_square(z: Floats, y: Floats, bins: int = 15) -> Floats:
 def power(chosen: list[Case], repetitions: int) -> Iterator[Row]:
     """How often tests reject at 5%: the default one and the chi-square test over 15 equal-mass bins, both resampled."""
     for case in chosen:
-        for n in (100, 300, 1000):
+        for n in (64, 100, 300, 1000):
             z, y = samples(case, n, repetitions, 2)
             rng = np.random.default_rng(n)
             rejected = np.zeros(2)
@@ -334,7 +334,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", choices=[*STUDIES, "class-wise", "canonical"])
     parser.add_argument("--logits", type=Path, help="folder of real outputs; without it those cases are left out")
-    parser.add_argument("--part", choices=["first", "second", "third", "fourth"], help="only the cases of one part")
+    parser.add_argument("--part", choices=PARTS, help="only the cases of one part")
     parser.add_argument("--case", action="append", help="only this case; can be repeated")
     parser.add_argument("--repetitions", type=int, default=100)
     parser.add_argument("-o", "--output", type=Path, help="folder for the table as CSV")

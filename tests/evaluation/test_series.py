@@ -8,8 +8,10 @@ from mixnmatch.evaluation._binning import bin_linearly, bin_samples
 from mixnmatch.evaluation.kde import kde_error
 from mixnmatch.evaluation.series import (
     MOST_GROUPS,
+    REST_SIZES,
     TERMS,
     ResidualSeries,
+    beyond,
     group_nodes,
     mean_of_power,
 )
@@ -103,15 +105,16 @@ def test_odds_of_models_are_ratios_of_normal_densities():
     series = ResidualSeries.of(bin_linearly(z, (rng.random(400) < z).astype(np.int8)))
     k = np.arange(1, TERMS + 1)
     shapes = [np.exp(-k), np.exp(-k / 4), np.exp(-k / 16), 1 / k**2]
-    models = [(0.0, shapes[0], 1.0)]
-    models += [(size, shape, odds) for size, odds in ((0.05, 1), (0.1, 1), (0.2, 1), (0.4, 0.3)) for shape in shapes]
+    models = [(0.0, shapes[0], 0.3)]
+    models += [(size, shape, odds) for size, odds in REST_SIZES for shape in shapes]
     odds = np.array([model[2] for model in models]) / sum(model[2] for model in models)
     null = multivariate_normal(np.zeros(TERMS)).logpdf(series.coefficients[0])
     assert series.shrinkage[1].shape == (1, len(models))
     for model, (size, weight, _) in enumerate(models):
         prior = 400 * size**2 * weight / weight.sum()
         found = multivariate_normal(np.zeros(TERMS), np.diag(1 + prior)).logpdf(series.coefficients[0])
-        assert series.shrinkage[1][0, model] == pytest.approx(found - null + np.log(odds[model]), abs=1e-9)
+        assert series.shrinkage[1][0, model] == pytest.approx(found - null, abs=1e-9)
+        assert series.posterior[0][0, model] == pytest.approx(found - null + np.log(odds[model]), abs=1e-9)
         np.testing.assert_allclose(series.shrinkage[0][0, model], prior / (1 + prior), atol=1e-12)
 
 
@@ -121,6 +124,19 @@ def test_mean_of_power():
         found = mean_of_power(np.array(0.3), np.array(0.04), norm)
         assert float(found) == pytest.approx(np.mean(np.abs(drawn) ** norm), rel=3e-3)
     assert float(mean_of_power(np.array(-0.3), np.array(0.0), 1)) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+def test_residuals_beyond_the_possible_count_as_the_end(norm):
+    drawn = 0.1 + 0.3 * np.random.default_rng(2).standard_normal(1_000_000)
+    middle, variance = np.array(0.1), np.array(0.09)
+    left = mean_of_power(middle, variance, norm)
+    left = left - beyond(np.array(0.3), middle, variance, norm) - beyond(np.array(0.2), -middle, variance, norm)
+    assert float(left) == pytest.approx(np.mean(np.abs(np.clip(drawn, -0.2, 0.3)) ** norm), rel=3e-3)
+    # Without variance nothing is left of what is beyond.
+    none = np.array(0.0)
+    sure = mean_of_power(np.array(0.5), none, norm) - beyond(np.array(0.3), np.array(0.5), none, norm)
+    assert float(sure) == pytest.approx(0.3**norm)
 
 
 def test_groups():

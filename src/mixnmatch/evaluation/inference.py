@@ -145,7 +145,7 @@ def error_interval(
     Notes
     -----
     :class:`~mixnmatch.evaluation.series.ResidualSeries` is a mixture of models, from "the start is all" to rough
-    curves. For every model with at least 0.5% of the posterior odds of the best one, curves are drawn from its
+    curves. For every model with at least 0.5% of the likelihood of the best one, curves are drawn from its
     posterior. The interval reaches from the smallest to the largest of these models: down to the error of the mean
     curve less the spread of the errors of drawn curves, and up to their upper quantile. (The drawn curves are rougher
     than the mean curve, which is smoother than the truth.) The extremes over models, instead of their mixture, keep the

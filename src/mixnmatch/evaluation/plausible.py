@@ -10,8 +10,8 @@ import numpy as np
 from mixnmatch.evaluation._binning import Floats
 from mixnmatch.evaluation.series import TERMS, ResidualSeries
 
-# Models with less than this part of the posterior odds of the best one are not considered. It is small because the
-# odds favour smooth models: a curve with a few jumps is mostly smooth, and its jumps are smoothed away.
+# Models with less than this part of the likelihood of the best one are not considered. It is small because
+# likelihoods favour smooth models: a curve with a few jumps is mostly smooth, and its jumps are smoothed away.
 PLAUSIBLE: Final = 0.005
 
 # Errors of populations with these probabilities of the outcome in the groups (J, R), for R curves at once.

@@ -20,15 +20,16 @@ from mixnmatch.evaluation._binning import Floats, Grid
 MOST_GROUPS: Final = 128
 # Cosines in the series.
 TERMS: Final = 32
-# Sizes that the logistic part may have, in standard deviations of an outcome, with their odds: twice the size, half the
-# odds. Where that deviation is below the usual one (rare events) sizes are smaller in proportion.
+# Sizes that the logistic part may have, in standard deviations of an outcome, with their odds: twice the size, a fifth
+# of the odds. Where that deviation is below the usual one (rare events) sizes are smaller in proportion.
 USUAL: Final = 0.15
-START_SIZES: Final = ((0.1, 1.0), (0.2, 0.5), (0.4, 0.25), (0.8, 0.125))
+START_SIZES: Final = ((0.1, 1.0), (0.2, 0.2), (0.4, 0.04), (0.8, 0.008))
 # A size of the logistic part that is not reduced: nothing is too far off to be found, such as certainty that is wrong.
 LARGE: Final = (1.0, 0.01)
 # Sizes of the rest with their odds, and its smoothness: the number of terms until their variance has fallen to 1/e.
 # Curves with jumps are a kind of their own: their variances fall as 1/k^2.
-REST_SIZES: Final = ((0.05, 1.0), (0.1, 1.0), (0.2, 1.0), (0.4, 0.3))
+NO_REST_ODDS: Final = 0.3
+REST_SIZES: Final = ((0.05, 0.3), (0.1, 1.0), (0.2, 1.0), (0.4, 0.05))
 SMOOTHNESS: Final = (1.0, 4.0, 16.0)
 JUMPS: Final = -2.0
 # Odds of "calibrated" in the plain estimate and in the noise-corrected one.
@@ -46,7 +47,7 @@ def _models() -> tuple[Floats, Floats, Floats]:
     """Size, variances of the terms (up to a factor) and odds of each model of the rest; the first is that it is 0."""
     k = np.arange(1.0, TERMS + 1)
     falling = [*(np.exp(-k / smooth) for smooth in SMOOTHNESS), k**JUMPS]
-    listed = [(0.0, 1.0)] + [pair for pair in REST_SIZES for _ in falling]
+    listed = [(0.0, NO_REST_ODDS)] + [pair for pair in REST_SIZES for _ in falling]
     size, odds = np.array(listed).T
     return size, np.array([falling[0], *falling * len(REST_SIZES)]), odds / odds.sum()
 
@@ -164,11 +165,11 @@ class ResidualSeries:
        regression with a Poisson kernel, mirrored at both ends. A posteriori :math:`\theta_k` has the mean
        :math:`\rho_k \hat\theta_k` and the variance :math:`\rho_k / n` with
        :math:`\rho_k = n \tau^2 w_k / (1 + n \tau^2 w_k)`; the start is shrunk likewise towards a = 0, b = 1.
-    5. Sizes and smoothness are not known: the posterior is a mixture of models. The rest is 0, or of size 0.05, 0.1 or
-       0.2 (0.4 with smaller odds) and :math:`\kappa` 1, 4 or 16, or :math:`w_k \propto 1 / k^2`, as for curves with
-       jumps. The start is of size 0.1, 0.2, 0.4 or 0.8, with odds that halve. For rare events, where the standard
-       deviation of an outcome is below 0.15, these sizes are smaller in proportion; the start also has a size of 1,
-       with small odds, which is not. The likelihoods of the models give their weights.
+    5. Sizes and smoothness are not known: the posterior is a mixture of models. The rest is of size 0.1 or 0.2, with
+       smaller odds 0, 0.05 or 0.4, and :math:`\kappa` is 1, 4 or 16, or :math:`w_k \propto 1 / k^2`, as for curves
+       with jumps. The start is of size 0.1, 0.2, 0.4 or 0.8, each with a fifth of the odds of the one before. For rare
+       events, where the standard deviation of an outcome is below 0.15, these sizes are smaller in proportion; the
+       start also has a size of 1, with small odds, which is not. Odds times likelihoods are the weights of the models.
 
     With growing n all :math:`\rho_k` go to 1. Sizes of 0.1 to 0.2 standard deviations of an outcome are calibration
     errors of about 0.03 to 0.08 where confidences are spread evenly.
@@ -222,27 +223,33 @@ class ResidualSeries:
 
     @cached_property
     def shrinkage(self) -> tuple[Floats, Floats]:
-        """Factors rho (P, models, TERMS) of the rest and the logarithms of the posterior odds (P, models)."""
-        size, falling, odds = _models()
+        """Factors rho (P, models, TERMS) of the rest and the log-likelihoods of its models (P, models)."""
+        size, falling, _ = _models()
         falling = falling * self.alive[:, None, :]
         part = falling / np.maximum(falling.sum(axis=-1, keepdims=True), 1e-300)
         ratio = (self.groups.total * self.unit**2)[..., None] * (size**2)[:, None] * part
         factor = ratio / (1 + ratio)
         gain = 0.5 * (factor * self.coefficients[:, None, :] ** 2 - np.log1p(ratio)).sum(axis=-1)
-        return factor, gain + np.log(odds)
+        return factor, gain
 
     @cached_property
     def start_shrinkage(self) -> tuple[Floats, Floats]:
         """The same of the start, (P, sizes) both."""
-        size, odds = np.array([*START_SIZES, LARGE]).T
+        size = np.array([*START_SIZES, LARGE])[:, 0]
         scaled = np.where(np.arange(len(size)) < len(START_SIZES), self.unit, 1.0) * size
         ratio = self.groups.total * scaled**2
         factor = ratio / (1 + ratio)
-        return factor, 0.5 * factor * self.evidence[:, None] - np.log1p(ratio) + np.log(odds / odds.sum())
+        return factor, 0.5 * factor * self.evidence[:, None] - np.log1p(ratio)
+
+    @cached_property
+    def posterior(self) -> tuple[Floats, Floats]:
+        """Logarithms of odds times likelihoods of the models of the rest (P, models) and of the start (P, sizes)."""
+        start_odds = np.array([*START_SIZES, LARGE])[:, 1]
+        return self.shrinkage[1] + np.log(_models()[2]), self.start_shrinkage[1] + np.log(start_odds / start_odds.sum())
 
     def miscalibrated(self, odds: float) -> Floats:
         """Posterior probability that the curve is not 0, if 0 has these prior odds."""
-        gain = sum(_log_sum(part) for part in (self.shrinkage[1], self.start_shrinkage[1]))
+        gain = sum(_log_sum(part) for part in self.posterior)
         return np.asarray(1.0 / (1.0 + odds * np.exp(-np.minimum(gain, 700.0))))
 
     def error(self, *, norm: int = 1, debiased: bool = False) -> Floats:
@@ -252,7 +259,8 @@ class ResidualSeries:
         -----
         At each z the residual of a model is normal, with mean m and variance v. For d = 1 the mean of its absolute
         value is that of a folded normal, :math:`\sqrt{2v/\pi}\,e^{-m^2/2v} + m\,\mathrm{erf}(m/\sqrt{2v})`; for d = 2
-        it is :math:`m^2 + v`.
+        it is :math:`m^2 + v`. No residual is outside of :math:`[-z, 1 - z]`: what is beyond counts as the end, see
+        :func:`beyond`.
 
         "Calibrated" is a model too, of error 0, with prior odds of 1 to 100. The value is kept within what is possible
         for the means of the sample: for d = 1 at least :math:`|\bar y - \bar z|` and at most
@@ -273,18 +281,20 @@ class ResidualSeries:
     def _mean_power(self, norm: int) -> Floats:
         """Posterior mean of the d-th power of the residuals over the sample, if not calibrated."""
         groups, z = self.groups, self.groups.z[..., None]
-        factor, gain = self.shrinkage
+        factor = self.shrinkage[0]
         n = groups.total[..., None]
         functions = self.functions[..., 2:]
         mean = functions @ np.swapaxes(factor * self.coefficients[:, None, :], -1, -2) / np.sqrt(n)
         variance = functions**2 @ np.swapaxes(factor, -1, -2) / n
         start_variance = (self.functions[..., :2] ** 2).sum(axis=-1)[..., None] / n
-        weight, start_weight = _weights(gain), _weights(self.start_shrinkage[1])
+        weight, start_weight = (_weights(part) for part in self.posterior)
         value = np.zeros(len(weight))
         for k in range(start_weight.shape[-1]):
             shrunk = self.start_shrinkage[0][:, k, None]
-            middle = np.clip(self._start_residual(shrunk)[..., None] + z + mean, 0.0, 1.0) - z
-            power = mean_of_power(middle, variance + shrunk[..., None] * start_variance, norm)
+            middle = self._start_residual(shrunk)[..., None] + mean
+            spread = variance + shrunk[..., None] * start_variance
+            power = mean_of_power(middle, spread, norm)
+            power -= beyond(1 - z, middle, spread, norm) + beyond(z, -middle, spread, norm)
             value += start_weight[:, k] * ((groups.share[:, None, :] @ power)[:, 0] * weight).sum(axis=-1)
         return value
 
@@ -315,6 +325,24 @@ def mean_of_power(mean: Floats, variance: Floats, norm: int) -> Floats:
     deviation = np.sqrt(np.maximum(variance, 1e-24))
     ratio = mean / deviation
     return np.asarray(deviation * np.sqrt(2 / np.pi) * np.exp(-0.5 * ratio**2) + mean * erf(ratio / np.sqrt(2.0)))
+
+
+def beyond(end: Floats, mean: Floats, variance: Floats, norm: int) -> Floats:
+    r"""What a normal variable X adds to a power by being beyond an end c: the mean of max(X, c)^d - c^d.
+
+    Notes
+    -----
+    With s the standard deviation and b = (m - c) / s it is :math:`(m - c) \Phi(b) + s\,\phi(b)` for d = 1 and
+    :math:`(m^2 + s^2 - c^2) \Phi(b) + (m + c)\,s\,\phi(b)` for d = 2.
+    """
+    from scipy.special import ndtr
+
+    deviation = np.sqrt(np.maximum(variance, 1e-24))
+    ratio = (mean - end) / deviation
+    density = deviation * np.exp(-0.5 * ratio**2) / np.sqrt(2 * np.pi)
+    if norm == 2:
+        return np.asarray((mean**2 + variance - end**2) * ndtr(ratio) + (mean + end) * density)
+    return np.asarray((mean - end) * ndtr(ratio) + density)
 
 
 def _log_sum(logs: Floats) -> Floats:
