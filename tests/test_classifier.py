@@ -7,6 +7,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score, cross_validate, train_test_split
@@ -390,3 +391,9 @@ def test_prefit_says_what_replaced_it():
     X, y = make_classification(60, random_state=0)
     with pytest.raises(ValueError, match="FrozenEstimator"):
         CalibratedClassifier(cv="prefit").fit(X, y)
+
+
+def test_a_frozen_estimator_must_be_fitted():
+    X, y = make_classification(60, random_state=0)
+    with pytest.raises(NotFittedError):
+        CalibratedClassifier(FrozenEstimator(LogisticRegression())).fit(X, y)

@@ -141,6 +141,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
             msg = f"{problem}; a classifier can only be calibrated with samples of two classes or more"
             raise ValueError(msg)
         frozen = isinstance(estimator, FrozenEstimator)
+        if frozen and not hasattr(estimator, "classes_"):
+            check_is_fitted(estimator)
         classes = np.asarray(estimator.classes_) if frozen else seen
         data = _Data(X, labels, np.zeros(len(labels), dtype=np.intp), sample_weight, there, classes)
         data.codes[there] = codes_of(labels[there], classes)

@@ -33,14 +33,19 @@ def significant(value: float, digits: int = 4, *, sign: bool = False) -> str:
 def between(ends: tuple[float, float] | None, show: Callable[[float], str] = significant) -> str:
     """The two ends of an interval in brackets, the upper one perhaps infinite; nothing where there is none.
 
+    A lower end above 0 that is shown as 0 has a round bracket, since 0 is not in the interval.
+
     Examples
     --------
     >>> between((0.1102, 0.1271)), between((0.1, math.inf)), between(None)
     ('[0.1102, 0.1271]', '[0.1, inf]', '')
+    >>> between((2e-5, 0.1271), "{:.2f}".format)
+    '(0.00, 0.13]'
     """
     if ends is None or not math.isfinite(ends[0]) or math.isnan(ends[1]):
         return ""
-    return f"[{show(ends[0])}, {'inf' if math.isinf(ends[1]) else show(ends[1])}]"
+    bracket = "(" if ends[0] > 0 and show(ends[0]) == show(0.0) else "["
+    return f"{bracket}{show(ends[0])}, {'inf' if math.isinf(ends[1]) else show(ends[1])}]"
 
 
 def estimate_text(

@@ -32,7 +32,7 @@ FILE = click.Path(path_type=Path)
 FILE_HELP = """
 
     \b
-    SCORES is one of
+    A file of scores is one of
       .npz      arrays `logits` or `probs`, and `labels`;
                 optionally `weights` and `classes`
       .npy      scores, with --labels LABELS.npy

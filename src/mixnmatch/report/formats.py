@@ -65,7 +65,10 @@ def interval(ends: tuple[float, float] | None) -> str:
     if ends is None or not all(map(math.isfinite, ends)):
         return "–"
     digits = 1 if max(map(abs, ends)) >= 0.01 else 2
-    return f"{percent(ends[0], digits)} to {percent(ends[1], digits)}"
+    low = percent(ends[0], digits)
+    if ends[0] > 0 and low == percent(0.0, digits):  # 0 is not in the interval, though the digits do not show it
+        low = f"above {low}"
+    return f"{low} to {percent(ends[1], digits)}"
 
 
 def span(ends: tuple[float, float] | None, digits: int = 4, *, as_percent: bool = False) -> str:
