@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mixnmatch.evaluation._binning import bin_linearly, bin_samples
+from mixnmatch.evaluation._binning import Grid, bin_linearly, bin_samples
 from mixnmatch.evaluation.kde import spectrum
 from mixnmatch.evaluation.smooth import smooth_error, summed_error
 
@@ -68,3 +68,14 @@ def test_many_at_once(sample):
     grid = bin_samples(np.stack([z, z]), np.stack([y, 1 - y]))
     found = smooth_error(grid).value
     assert found[0] == pytest.approx(float(smooth_error(bin_linearly(z, y)).value), abs=1e-6)
+
+
+def test_problems_of_a_grid_do_not_depend_on_each_other():
+    rng = np.random.default_rng(0)
+    count = rng.random((3, 4097))
+    nodes = np.linspace(0, 1, 4097)
+    outcome = count * np.clip(nodes + np.array([[0.001], [0.2], [0.005]]), 0, 1)
+    together = smooth_error(Grid(count, outcome))
+    alone = [smooth_error(Grid(*parts)) for parts in zip(count, outcome, strict=True)]
+    np.testing.assert_allclose(together.value, [float(one.value) for one in alone], rtol=1e-9)
+    assert together.width[0] < 0.02 < together.width[1]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import fft
 
 from mixnmatch.evaluation._binning import Floats, Grid
@@ -57,9 +58,19 @@ def smooth_error(grid: Grid) -> SmoothError:
     n_nodes = grid.count.shape[-1]
     if n_nodes > COARSE_NODES and (n_nodes - 1) % (COARSE_NODES - 1) == 0:
         coarse = _fixed_point(grid.coarsened(COARSE_NODES))
-        if np.min(coarse.width) > COARSE_WIDTH:  # wide enough for the coarse grid to have converged
-            return coarse
+        narrow = np.asarray(coarse.width) <= COARSE_WIDTH  # there the coarse grid has not converged
+        if not narrow.all():
+            return _refined(coarse, grid, narrow) if narrow.any() else coarse
     return _fixed_point(grid)
+
+
+def _refined(coarse: SmoothError, grid: Grid, narrow: NDArray[np.bool_]) -> SmoothError:
+    """The errors of a coarse grid with those of some problems from the fine one."""
+    shape = np.broadcast_shapes(grid.count.shape, grid.outcome.shape)
+    fine = _fixed_point(Grid(*(np.broadcast_to(masses, shape)[narrow] for masses in (grid.count, grid.outcome))))
+    value, width = np.array(coarse.value), np.array(coarse.width)
+    value[narrow], width[narrow] = fine.value, fine.width
+    return SmoothError(value, width)
 
 
 def _fixed_point(grid: Grid) -> SmoothError:
