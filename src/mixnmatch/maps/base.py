@@ -69,7 +69,7 @@ class CalibrationMap(FittedMethods, Parameters):
     # Rows of a block that the map is applied to, at the least.
     _least_rows: ClassVar[int] = 1
 
-    # Whether the kernel that applies the map to logits keeps winners by itself.
+    # Whether the kernel that applies the map to logits also keeps the winners.
     _kernel_keeps_winners: ClassVar[bool] = False
 
     # Whether the smoothing parameter of a binary map is left to the combinator around it.

@@ -103,8 +103,8 @@ class Auto(CalibrationMap):
 
     Notes
     -----
-    For two classes the candidate is an average of smoothing splines, lines and the identity, weighted by their
-    leave-one-out log loss (:class:`SplineCalibration`). From 2,500 samples on isotonic regression is another one, and
+    For two classes the candidate is an average of smoothing splines, lines and the identity, weighted by how likely the
+    labels are under them (:class:`SplineCalibration`). From 2,500 samples on isotonic regression is another one, and
     so is an order-preserving function where the predicted class must not change. The identity is outside the stack.
 
     For more classes the candidates are an order-preserving function, and structured matrix scaling, alone and after
