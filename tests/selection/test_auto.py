@@ -1,3 +1,5 @@
+import time
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -5,6 +7,7 @@ from sklearn.base import clone
 from mixnmatch import accuracy_preserved, load, load_sample
 from mixnmatch.exceptions import CalibrationWarning
 from mixnmatch.maps import KeepWinner
+from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.selection import candidates
 from mixnmatch.selection.auto import Auto
 from mixnmatch.selection.candidates import candidates_for, drop_over_budget, guess_seconds
@@ -290,6 +293,22 @@ def test_the_clock_stops_what_is_left(monkeypatch):
     assert stack.candidates_ == ["identity", "ts"]
     assert stack.gain_ > 0
     assert len(stack.dropped_) == len(candidates_for(300, 3)) - 1
+
+
+def test_what_the_first_use_of_a_map_loads_does_not_count_as_its_time(monkeypatch):
+    """A clock that stands still but for the first fit of every class of maps, which takes a second."""
+    logits, y = make_problem(300, 3, seed=6)
+    used, fit = set(), CalibrationMap._fit_source
+
+    def slow_at_first(self, source):
+        used.add(type(self))
+        return fit(self, source)
+
+    monkeypatch.setattr(CalibrationMap, "_fit_source", slow_at_first)
+    monkeypatch.setattr(time, "perf_counter", lambda: float(len(used)))
+    stack = Auto(logits=True, time_budget=12).fit(logits, y)
+    assert len(used) > 2
+    assert stack.dropped_ == []
 
 
 def test_menus():

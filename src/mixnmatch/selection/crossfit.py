@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -106,6 +106,13 @@ class CrossFitter:
             rows = cached(self.source.through(self.cross_fitted(stages)))
             self._after[stages] = CrossFitter(rows, self.maps, self.n_folds, self.seed)
         return self._after[stages]
+
+    def load(self, names: Iterable[str]) -> None:
+        """Fit maps to a few rows of no meaning: what the first use of a map loads is no sign of what it takes."""
+        waves = np.sin(np.arange(1.0, 121.0)).reshape(40, 3)
+        rows = Rows(Scores(waves, True, False), (waves + waves[::-1]).argmax(axis=1))
+        for name in names:
+            clone(self.maps[name])._fit_source(rows)
 
     def held_out(self, fold: int) -> Rows:
         """The rows of a fold."""

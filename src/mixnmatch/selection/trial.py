@@ -63,6 +63,8 @@ class Trial:
         self.behind: list[Candidate] = []
         self.late: list[Candidate] = []
         self.seconds = dict.fromkeys(candidates, 0.0)
+        if clock.budget is not None:
+            fitter.load(dict.fromkeys(name for candidate in candidates for name in candidate.names))
         self.tried = self._with_tails(self._fold_by_fold(candidates))
 
     def outputs(self) -> list[Rows]:
