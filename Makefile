@@ -8,7 +8,7 @@ DIST := .venv-dist
 # Tests run in parallel on as many cores as there are.
 JOBS ?= auto
 
-.PHONY: demo test fuzz soak audit check lowest python-versions docs dist release-check parity bench bench-quick bench-tabular bench-ratios clean
+.PHONY: demo test coverage fuzz soak audit check lowest python-versions docs dist release-check parity bench bench-quick bench-tabular bench-ratios clean
 
 $(VENV)/core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -28,7 +28,10 @@ $(VENV)/all: pyproject.toml $(VENV)/core
 demo: $(VENV)/core  ## calibrate the embedded sample and write a report to out/
 	$(BIN)/mixnmatch demo --output out --force
 
-test: $(VENV)/all  ## all tests, and how much of the code they cover
+test: $(VENV)/all  ## all tests
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+coverage: $(VENV)/all  ## all tests, and how much of the code they cover: half as long again
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --cov=mixnmatch --cov-report=term:skip-covered
 
 fuzz: $(VENV)/all  ## every public entry and every reader of files under random attack: 100000 cases, new ones each time

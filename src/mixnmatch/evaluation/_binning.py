@@ -170,7 +170,7 @@ def _is_binary(y: NDArray[Any]) -> bool:
 def _coarsen(masses: Floats, factor: int) -> Floats:
     cells = masses[..., :-1].reshape(*masses.shape[:-1], -1, factor)
     share = np.arange(factor) / factor
-    lower, upper = cells @ (1 - share), cells @ share
+    lower, upper = np.moveaxis(cells @ np.stack([1 - share, share], axis=1), -1, 0)
     out: Floats = np.zeros((*masses.shape[:-1], cells.shape[-2] + 1))
     out[..., :-1] += lower
     out[..., 1:] += upper

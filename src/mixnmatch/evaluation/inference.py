@@ -266,7 +266,7 @@ def _functional_on_nodes(estimator: Estimator, norm: Norm, grid: Grid, series: R
 
     def functional(probability: Floats) -> Floats:
         moved = np.clip(grid.nodes + (probability - z).T[:, index], 0.0, 1.0)
-        model = Grid(np.broadcast_to(share, moved.shape), share * moved)
+        model = Grid(share[None], share * moved)
         if cells is None:
             return smooth_error(model).value
         weight, residual = model.count @ cells, model.residual @ cells

@@ -12,8 +12,11 @@ from scipy import fft
 from mixnmatch.evaluation._binning import Floats, Grid
 from mixnmatch.evaluation.kde import spectrum
 
-# Halvings of the interval in which the width is sought.
-STEPS: Final = 30
+# Widths that are tried at most, and how close to the error they find the last one is.
+STEPS: Final = 60
+CLOSE: Final = 1e-10
+# Factors of the cosine series below this are taken as 0.
+SMALLEST_FACTOR: Final = 1e-18
 COARSE_NODES: Final = 513
 COARSE_WIDTH: Final = 0.02
 
@@ -34,9 +37,13 @@ def summed_error(coefficients: Floats, width: Floats) -> Floats:
     The reflected Gaussian is the heat kernel of [0, 1] with insulated ends: in a cosine series it multiplies the k-th
     coefficient by exp(-(pi k width)^2 / 2).
     """
-    order = np.arange(coefficients.shape[-1])
-    damping = np.exp(-0.5 * np.square(np.pi * order * width[..., None]))
-    values = fft.idct(coefficients * damping, type=1, axis=-1)
+    n_nodes = coefficients.shape[-1]
+    last = np.sqrt(-2 * np.log(SMALLEST_FACTOR)) / (np.pi * max(float(np.min(width, initial=1.0)), 1 / n_nodes**2))
+    order = np.arange(min(n_nodes, int(last) + 2))
+    factors = np.exp(-0.5 * np.square(np.pi * order * width[..., None]))
+    damped = np.zeros(np.broadcast_shapes(coefficients.shape, (*width.shape, 1)))
+    np.multiply(coefficients[..., : len(order)], factors, out=damped[..., : len(order)])
+    values = fft.idct(damped, type=1, axis=-1, overwrite_x=True)
     values[..., [0, -1]] *= 0.5
     return np.asarray(np.abs(values).sum(axis=-1))
 
@@ -49,7 +56,7 @@ def smooth_error(grid: Grid) -> SmoothError:
     .. math:: \mathrm{smECE}_\sigma = \int \Big| \frac1n \sum_i \tilde K_\sigma(t, z_i)(y_i - z_i) \Big| dt
 
     with a Gaussian :math:`\tilde K_\sigma` reflected at 0 and 1. It falls with :math:`\sigma`, so that
-    :math:`\mathrm{smECE}_{\sigma} = \sigma` has one solution, found by bisection.
+    :math:`\mathrm{smECE}_{\sigma} = \sigma` has one solution, found by the secant method within brackets (Illinois).
 
     References
     ----------
@@ -74,11 +81,24 @@ def _refined(coarse: SmoothError, grid: Grid, narrow: NDArray[np.bool_]) -> Smoo
 
 
 def _fixed_point(grid: Grid) -> SmoothError:
-    coefficients, total = spectrum(grid.residual), grid.total[..., 0]
+    coefficients = spectrum(grid.residual)
+    total = np.broadcast_to(grid.total[..., 0], coefficients.shape[:-1])
+
+    def excess(width: Floats) -> Floats:
+        return summed_error(coefficients, width) / total - width
+
     low, high = np.zeros(total.shape), np.ones(total.shape)
+    above, below = excess(low), excess(high)
+    width, found, rose = low, above, None
     for _ in range(STEPS):
-        middle = 0.5 * (low + high)
-        above = summed_error(coefficients, middle) / total > middle
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    width = 0.5 * (low + high)
-    return SmoothError(summed_error(coefficients, width) / total, width)
+        if np.all(np.abs(found) <= CLOSE):
+            break
+        secant = (low * below - high * above) / np.where(below < above, below - above, 1.0)
+        width = np.where((secant > low) & (secant <= high), secant, 0.5 * (low + high))
+        found = excess(width)
+        rises = found > 0
+        # An end that stays for the second time counts half: otherwise the other one alone would move.
+        stays = np.where(rises == rose, 0.5, 1.0)
+        above, below = np.where(rises, found, stays * above), np.where(rises, stays * below, found)
+        low, high, rose = np.where(rises, width, low), np.where(rises, high, width), rises
+    return SmoothError(found + width, width)
