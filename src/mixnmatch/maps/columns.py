@@ -62,6 +62,9 @@ def log_odds_parts(block: Block, scheme: str, floor: float) -> tuple[NDArray[np.
     """Log p and log(1 - p) of the entries, neither below the logarithm of ``floor``."""
     logits = block.form == "logits"
     x = block.values if logits else block.log_probabilities()
+    if scheme == "positive" and not logits:  # what is not the one class is the other
+        log_not, log_p = np.maximum(x.T, block.log_floor(floor), order="C")
+        return log_p[:, None], log_not[:, None]
     log_p, log_not = block.kernels.log_odds_parts(x, block.log_floor(floor), logits=logits)
     return take(log_p, scheme), take(log_not, scheme)
 
