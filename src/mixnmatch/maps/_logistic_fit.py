@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from mixnmatch._engine.passes import run_blocks
 from mixnmatch._engine.prepared import Prepared
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps._solve import TOLERANCE, Point, bounded_step, newton
-from mixnmatch.maps.columns import Columns, labels, log_odds_parts
+from mixnmatch.maps.columns import Columns, labels, log_odds_parts, weighted_count
 
 if TYPE_CHECKING:
     from mixnmatch.maps.logistic import LogisticMap
@@ -32,7 +32,7 @@ PREVIEW_ROWS, MUCH_MORE, FIRST_TOLERANCE = 4096, 4, 1e-4
 # Slopes stay above this over the size of what they are of, so that the function increases strictly.
 SMALLEST_SLOPE = 1e-9
 # Bytes of a feature of the classes that are fitted together, and of the scores that are normalised at a time.
-GROUP_BYTES, NORMALISED_BYTES = 1 << 17, 1 << 17
+GROUP_BYTES, NORMALISED_BYTES = 1 << 17, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -102,17 +102,18 @@ class Group:
 
 
 def fit_logistic(map_: LogisticMap, columns: Columns, floor: float) -> Fit:
-    """Fit all problems; the first look at a large table is at a sample of it."""
-    preview = Columns(columns.source.preview(PREVIEW_ROWS), columns.scheme)
-    complete = preview.source is columns.source
-    many = preview.source.n_rows * MUCH_MORE <= columns.source.n_rows
+    """Fit all problems; the first look at many samples is at some of them."""
+    plain = columns.scheme == "each" and columns.source.is_plain_table and map_._reads_log_odds
+    entries: Entries = Table.of(columns.source, floor) if plain else Passes(columns, floor)
+    preview = entries.preview(PREVIEW_ROWS)
+    many = preview.n_rows * MUCH_MORE <= entries.n_rows
     targets = _targets(columns, smoothing=map_.smoothing)
 
     def first(group: Group) -> Fit:
         centre = _centre(group)
         group = group.centred(centre)
         start = _start(group, centre)
-        if complete:
+        if preview is entries:
             return _minimised(group, start)
         return _minimised(group, start, FIRST_TOLERANCE) if many and map_.smoothing else start
 
@@ -120,8 +121,8 @@ def fit_logistic(map_: LogisticMap, columns: Columns, floor: float) -> Fit:
         begun = start.of(group.classes)
         return _minimised(group.centred(begun.centre), begun)
 
-    start = _in_groups(map_, preview, floor, targets, first)
-    return start if complete else _in_groups(map_, columns, floor, targets, again)
+    start = _in_groups(map_, preview, targets, first)
+    return start if preview is entries else _in_groups(map_, entries, targets, again)
 
 
 def _targets(columns: Columns, *, smoothing: bool) -> Array:
@@ -133,23 +134,75 @@ def _targets(columns: Columns, *, smoothing: bool) -> Array:
     return np.stack([np.zeros_like(negative), np.ones_like(positive)])
 
 
-def _in_groups(map_: LogisticMap, columns: Columns, floor: float, targets: Array, work: Callable[[Group], Fit]) -> Fit:
+def _in_groups(map_: LogisticMap, entries: Entries, targets: Array, work: Callable[[Group], Fit]) -> Fit:
     """The fits that ``work`` gives for each group of problems, joined."""
-    weight, positive = columns.entry_weight(), columns.positive_weights()
-    source, n = columns.source, columns.n_problems
-    few = columns.scheme == "each" and source.is_plain_table and map_._reads_log_odds
-    size = max(1, GROUP_BYTES // (8 * source.n_rows)) if few else n
-    table = Table.of(source, floor) if few else None
+    weight, positive = entries.entry_weight(), entries.positive_weights()
+    n, size = len(positive), entries.at_a_time
 
     def fitted(first: int, last: int) -> Fit:
         part = slice(first, last)
-        if table is None:
-            rows = Prepared.of(source, _problems, columns.scheme, map_, floor)
-        else:
-            rows = Prepared(source, table.problems, (), [table.problems(part, map_)])
-        return work(Group(part, rows, weight, positive[part], targets[:, part], map_.loss))
+        return work(Group(part, entries.rows(part, map_), weight, positive[part], targets[:, part], map_.loss))
 
     return Fit.joined(list(run_blocks(fitted, [(k, min(k + size, n)) for k in range(0, n, size)])))
+
+
+class Entries(Protocol):
+    """The entries of all problems, of which some are fitted at a time."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of samples."""
+
+    @property
+    def at_a_time(self) -> int:
+        """Number of problems in a group."""
+
+    def entry_weight(self) -> float:
+        """Weight of all entries of a problem."""
+
+    def positive_weights(self) -> Array:
+        """Weight of the positive entries of each problem."""
+
+    def preview(self, at_most: int) -> Entries:
+        """About ``at_most`` samples, or all of them if there are hardly more."""
+
+    def rows(self, classes: slice, map_: LogisticMap) -> Prepared:
+        """The problems of some classes."""
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Problems that are all fitted together, in passes over the rows."""
+
+    columns: Columns
+    floor: float
+
+    @property
+    def n_rows(self) -> int:
+        """Number of samples."""
+        return self.columns.source.n_rows
+
+    @property
+    def at_a_time(self) -> int:
+        """Number of problems in a group: all of them."""
+        return self.columns.n_problems
+
+    def entry_weight(self) -> float:
+        """Weight of all entries of a problem."""
+        return self.columns.entry_weight()
+
+    def positive_weights(self) -> Array:
+        """Weight of the positive entries of each problem."""
+        return self.columns.positive_weights()
+
+    def preview(self, at_most: int) -> Passes:
+        """About ``at_most`` samples, or all of them if there are hardly more."""
+        some = self.columns.source.preview(at_most)
+        return self if some is self.columns.source else replace(self, columns=replace(self.columns, source=some))
+
+    def rows(self, classes: slice, map_: LogisticMap) -> Prepared:
+        """All problems."""
+        return Prepared.of(self.columns.source, _problems, self.columns.scheme, map_, self.floor)
 
 
 def _problems(block: Block, scheme: str, map_: LogisticMap, floor: float) -> Problems:
@@ -165,6 +218,7 @@ def _problems(block: Block, scheme: str, map_: LogisticMap, floor: float) -> Pro
 class Table:
     """A table in memory, and what the log-odds of a column need of the rest of it."""
 
+    source: Rows
     block: Block
     norms: Array  # 2 x n: what to subtract from logarithms, and log(1 - p) of the largest entry
     weight: Array
@@ -176,19 +230,44 @@ class Table:
         block = source.block(0, source.n_rows)
         norms = np.concatenate(list(source.map_blocks(_norms, floor, block_bytes=NORMALISED_BYTES)), axis=1)
         weight = np.ones(source.n_rows) if block.weight is None else block.weight
-        return cls(block, norms, weight, block.log_floor(floor))
+        return cls(source, block, norms, weight, block.log_floor(floor))
 
-    def problems(self, classes: slice, map_: LogisticMap) -> Problems:
+    @property
+    def n_rows(self) -> int:
+        """Number of samples."""
+        return len(self.weight)
+
+    @property
+    def at_a_time(self) -> int:
+        """Number of classes whose features take little memory."""
+        return max(1, GROUP_BYTES // (8 * self.n_rows))
+
+    def entry_weight(self) -> float:
+        """Weight of all samples."""
+        return float(self.weight.sum())
+
+    def positive_weights(self) -> Array:
+        """Weight of each class."""
+        return weighted_count(self.block.y, self.weight, self.block.values.shape[1])
+
+    def preview(self, at_most: int) -> Table:
+        """About ``at_most`` samples, or all of them if there are hardly more; the table is not copied."""
+        step = self.n_rows // at_most
+        if step < 2:
+            return self
+        norms, weight = (np.ascontiguousarray(array[..., ::step]) for array in (self.norms, self.weight))
+        return replace(self, block=self.block.part(slice(None, None, step)), norms=norms, weight=weight)
+
+    def rows(self, classes: slice, map_: LogisticMap) -> Prepared:
         """The problems of some classes."""
         log_p = self.block.values[:, classes].T.astype(np.float64, order="C")
         if self.block.form != "logits":
             with np.errstate(divide="ignore"):
                 np.log(log_p, out=log_p)
         log_not = self.block.kernels.log_odds_of_columns(log_p, *self.norms, self.lowest)
-        own = np.arange(classes.start, classes.stop)
-        return Problems(
-            *map_._of_log_odds(log_p, log_not), self.block.y == own[:, None], self.weight, self.block.kernels
-        )
+        positive = self.block.y == np.arange(classes.start, classes.stop)[:, None]
+        own = Problems(*map_._of_log_odds(log_p, log_not), positive, self.weight, self.block.kernels)
+        return Prepared(self.source, self.rows, (classes, map_), [own])
 
 
 def _norms(block: Block, floor: float) -> Array:
@@ -196,9 +275,8 @@ def _norms(block: Block, floor: float) -> Array:
     log_p, log_not = log_odds_parts(block, "each", floor)
     top = block.winner
     largest = picked(block.values, top).astype(np.float64)
-    return np.stack(
-        [(largest if block.form == "logits" else np.log(largest)) - picked(log_p, top), picked(log_not, top)]
-    )
+    largest = largest if block.form == "logits" else np.log(largest)
+    return np.stack([largest - picked(log_p, top), picked(log_not, top)])
 
 
 def _centred(problems: Problems, centre: Array) -> Problems:

@@ -172,6 +172,8 @@ def bounded_step(point: Point, lower: Array) -> Array:
 
 def _step_holding(gradient: Array, curvature: Array, room: Array, at_bound: tuple[int, ...]) -> Array:
     """Minimum of the quadratic model with some parameters put on their bound."""
+    if not at_bound:
+        return np.asarray(np.linalg.solve(curvature, -gradient[:, :, None])[:, :, 0])
     size = gradient.shape[1]
     free = [p for p in range(size) if p not in at_bound]
     step = np.zeros_like(gradient)

@@ -17,8 +17,9 @@ from mixnmatch.maps.fitted import check_range, check_shape, require
 from mixnmatch.maps.temperature import check_loss
 
 Array = NDArray[np.float64]
-# Bytes of scores that the function is applied to at a time: what is computed on the way stays in the cache.
-PIECE_BYTES = 1 << 16
+# The function is applied to so many bytes of scores at a time, or to so many pieces of a block if these are larger:
+# what is computed on the way takes several times their memory.
+PIECE_BYTES, PIECES = 1 << 15, 16
 
 
 class LogisticMap(BinaryMap):
@@ -88,7 +89,8 @@ class LogisticMap(BinaryMap):
     def _transform_columns(self, block: Block, scheme: str) -> Array:
         out = np.empty(take(block.values, scheme).shape)
         each = len(out) // max(len(block.values), 1)  # entries of a sample, one below the other
-        for start, stop in row_ranges(len(block.values), block.values.strides[0], block_bytes=PIECE_BYTES):
+        size = max(PIECE_BYTES, block.values.nbytes // PIECES)
+        for start, stop in row_ranges(len(block.values), block.values.strides[0], block_bytes=size):
             first, second = self._features(block.part(slice(start, stop)), scheme, self.probability_floor_)
             first *= self.coef_[:, 0]
             if second is not None:

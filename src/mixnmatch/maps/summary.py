@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 # Cells of the histogram of log-odds, and the log-odds beyond which all scores are counted as one: float32 has none.
 CELLS, LARGEST = 24, 14.0
-# Bytes of scores that are calibrated at a time: a small part of the table, so that fits need little memory.
-SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 17, 1 << 19
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +76,8 @@ class CalibrationSummary:
 def summarise(fitted: CalibrationMap, source: Rows) -> CalibrationSummary:
     """Apply a fitted map to labelled samples, in one pass, and count."""
     with single_threaded_blas() if fitted._needs_blas() else nullcontext():
-        size = min(max(source.n_rows * source.scores.row_bytes // 16, SMALLEST_BLOCK), LARGEST_BLOCK)
-        predicted, place, weight = source.total(_statistic, fitted, block_bytes=asked_block_bytes() or size)
+        size = asked_block_bytes() or fitted._summary_bytes(source.n_rows * source.scores.row_bytes)
+        predicted, place, weight = source.total(_statistic, fitted, block_bytes=size)
     mean = predicted / max(float(predicted.sum()), 1e-300)
     return CalibrationSummary.of_cells(mean, np.concatenate(place), np.concatenate(weight))
 
