@@ -105,6 +105,6 @@ def cells(p: NDArray[Any]) -> NDArray[np.intp]:
         top = p.max(axis=1)
         least, others = -np.log(p.shape[1] - 1), 1 - top
     tiny = np.finfo(np.float32).tiny
-    odds = np.log(np.maximum(top, tiny, dtype=np.float64)) - np.log(np.maximum(others, tiny, dtype=np.float64))
+    odds = np.log(np.maximum(top, tiny, dtype=np.float64) / np.maximum(others, tiny, dtype=np.float64))
     share = (odds - least) / (LARGEST - least)
     return np.asarray(np.clip(share * CELLS, 0, CELLS - 1), dtype=np.intp)
