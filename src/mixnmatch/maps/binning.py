@@ -17,7 +17,7 @@ from mixnmatch.maps.ties import lower_edges
 
 Vector = NDArray[np.float64]
 # Entries are counted in so many blocks, unless these are small.
-COUNTED_BLOCKS, COUNTED_BYTES = 128, 1 << 17
+COUNTED_BLOCKS, COUNTED_BYTES = 128, 1 << 16
 
 
 class HistogramBinning(PiecewiseMap):

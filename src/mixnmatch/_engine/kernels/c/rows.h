@@ -536,6 +536,7 @@ FOR_ALL_PROCESSORS static void NAMED(squared_errors)(
 #undef FOR_LANES
 #undef FOR_CLASSES
 #undef UNDERFLOW
+#undef SEARCHED
 #undef CACHED
 #undef WIDTH
 #undef FOR_WIDTH
