@@ -31,6 +31,9 @@ Array = NDArray[np.float64]
 PREVIEW_ROWS, MUCH_MORE, FIRST_TOLERANCE = 4096, 4, 1e-4
 # Slopes stay above this over the size of what they are of, so that the function increases strictly.
 SMALLEST_SLOPE = 1e-9
+# Bytes of scores in a block of a pass, whatever users ask for: its sums are then the same to the last bit. Fits that
+# start from these would turn a difference in the last bit into one that shows, where their loss is flat.
+PASS_BYTES = 1 << 19
 # Bytes of a feature of the classes that are fitted together, and of the scores that are normalised at a time.
 GROUP_BYTES, NORMALISED_BYTES = 1 << 17, 1 << 16
 
@@ -202,7 +205,8 @@ class Passes:
 
     def rows(self, classes: slice, map_: LogisticMap) -> Prepared:
         """All problems."""
-        return Prepared.of(self.columns.source, _problems, self.columns.scheme, map_, self.floor)
+        settings = self.columns.scheme, map_, self.floor
+        return Prepared.of(self.columns.source, _problems, *settings, block_bytes=PASS_BYTES)
 
 
 def _problems(block: Block, scheme: str, map_: LogisticMap, floor: float) -> Problems:
