@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import row_ranges
-from mixnmatch.maps._logistic_fit import fit_logistic
-from mixnmatch.maps._solve import certify
 from mixnmatch.maps.base import BinaryMap
 from mixnmatch.maps.columns import Columns, log_odds, log_odds_parts, take
 from mixnmatch.maps.fitted import check_range, check_shape, require
@@ -80,6 +78,9 @@ class LogisticMap(BinaryMap):
         return True
 
     def _fit_columns(self, columns: Columns) -> dict[str, Any]:
+        from mixnmatch.maps._logistic_fit import fit_logistic
+        from mixnmatch.maps._solve import certify
+
         floor = columns.source.probability_floor()
         fit = fit_logistic(self, columns, floor)
         certify(type(self).__name__, fit.residual)
