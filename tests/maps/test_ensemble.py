@@ -121,7 +121,7 @@ def test_a_single_member_at_the_end_of_a_valley_does_not_spoil_the_mixture():
 
 @pytest.mark.parametrize("family", ["beta", "platt"])
 def test_block_sizes_do_not_lead_the_search_elsewhere(family):
-    """With probabilities of 1e-300 the loss is flat: sums that differ in their last bit would lead to another optimum."""
+    """Where probabilities are 1e-300 the loss is flat: sums that differ in their last bit led to another optimum."""
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(3), 600)
     p[rng.random(p.shape) < 0.3] = 1e-300
