@@ -91,6 +91,18 @@ def test_log_odds_of_logits_do_not_underflow(backend, n_classes):
     np.testing.assert_allclose(log_not, others, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_log_odds_of_columns_are_those_of_rows(backend, scale):
+    x = np.random.default_rng(0).normal(size=(200, 7)) * scale
+    x[:3, :2] = x[:3].max(axis=1, keepdims=True)  # ties of the largest entries
+    log_p, log_not = backend.log_odds_parts(x, -60.0, logits=True)
+    top, norm = x.argmax(axis=1), logsumexp(x, axis=1)
+    u = np.ascontiguousarray(x[:, 2:5].T)
+    found = backend.log_odds_of_columns(u, norm, log_not[np.arange(200), top], -60.0)
+    np.testing.assert_allclose(u, log_p[:, 2:5].T, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(found, log_not[:, 2:5].T, rtol=1e-12, atol=1e-15)
+
+
 @pytest.mark.parametrize("loss", ["nll", "brier"])
 @pytest.mark.parametrize("two", [True, False])
 def test_sums_of_logistic_fits_match_the_formulas(backend, loss, two):

@@ -117,3 +117,20 @@ def test_a_single_member_at_the_end_of_a_valley_does_not_spoil_the_mixture():
     sample = load_sample()
     fitted = Ensemble("beta", logits=True).fit(sample.logits_cal, sample.labels_cal)
     assert fitted.loss_ < 0.90035
+
+
+@pytest.mark.parametrize("family", ["beta", "platt"])
+def test_block_sizes_do_not_lead_the_search_elsewhere(family):
+    """Where probabilities are 1e-300 the loss is flat: sums that differ in their last bit led to another optimum."""
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(3), 600)
+    p[rng.random(p.shape) < 0.3] = 1e-300
+    p /= p.sum(axis=1, keepdims=True)
+    y = rng.integers(0, 3, 600)
+    found = []
+    for block_bytes in (1 << 21, 4096, 512):
+        with engine(block_bytes=block_bytes):
+            found.append(Ensemble(family).fit(p, y))
+    for other in found[1:]:
+        np.testing.assert_array_equal(other.theta_, found[0].theta_)
+        np.testing.assert_array_equal(other.member_weights_, found[0].member_weights_)

@@ -264,7 +264,7 @@ def test_a_fit_that_stops_early_warns_and_says_what_to_do():
 
 def test_an_interrupted_solver_warns(monkeypatch):
     logits, y, _ = drawn(200, 2)
-    monkeypatch.setattr("mixnmatch.maps.logistic.newton", lambda *a, **k: newton(*a, **{**k, "iterations": 1}))
+    monkeypatch.setattr("mixnmatch.maps._logistic_fit.newton", lambda *a, **k: newton(*a, **{**k, "iterations": 1}))
     with pytest.warns(ConvergenceWarning, match="PlattScaling"):
         mm.maps.PlattScaling(logits=True).fit(8 * logits, y)
 

@@ -127,8 +127,9 @@ class Block:
             u: NDArray[np.float64] = self.kernels.leads(self.values)
             u -= np.log(np.exp(u).sum(axis=1, keepdims=True))
             return u
+        p = self.probabilities().astype(np.float64)
         with np.errstate(divide="ignore"):
-            return np.log(self.probabilities().astype(np.float64))
+            return np.asarray(np.log(p, out=p))
 
     def in_double(self) -> Block:
         """The same rows in float64."""

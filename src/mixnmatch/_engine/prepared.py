@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.passes import run_blocks, total
+from mixnmatch._engine.passes import add, run_blocks, total
 from mixnmatch._engine.rows import Rows
 
 T = TypeVar("T")
@@ -53,13 +53,13 @@ class Prepared:
             self.source, _one_after_the_other, (self.prepare, self.settings, step, settings), kept, self.block_bytes
         )
 
-    def total(self, statistic: Callable[..., T], *args: Any) -> T:
-        """Sum of ``statistic(prepared, *args)`` over all blocks, in block order."""
+    def total(self, statistic: Callable[..., T], *args: Any, combine: Callable[[T, T], T] = add) -> T:
+        """Sum of ``statistic(prepared, *args)`` over all blocks, in block order, or what ``combine`` makes of them."""
         if not self.kept:
             own = self.prepare, self.settings, statistic, args
-            found: T = self.source.total(_prepared_statistic, *own, block_bytes=self.block_bytes)
+            found: T = self.source.total(_prepared_statistic, *own, block_bytes=self.block_bytes, combine=combine)
             return found
-        return total(self._over_kept(statistic, *args))
+        return total(self._over_kept(statistic, *args), combine)
 
     def _over_kept(self, work: Callable[..., T], *args: Any) -> Iterator[T]:
         one_each = [(number, number + 1) for number in range(len(self.kept))]

@@ -135,6 +135,14 @@ class Rows:
         return self.n_rows * self.n_classes
 
     @property
+    def is_plain_table(self) -> bool:
+        """Whether all samples take part as they are, in a table in memory: a block of all of them is no copy."""
+        values, table = self.scores.values, type(self.scores.values) is np.ndarray
+        as_it_is = table and values.ndim == 2 and values.dtype == self.scores.dtype and values.flags.c_contiguous
+        changed = self.scores.wide or self.chain or self.folds or self.companions
+        return as_it_is and not changed and (self.weight is None or bool(self.weight.all()))
+
+    @property
     def light_bytes(self) -> int | None:
         """Block size of a pass with little work for each probability; None if probabilities must be computed first."""
         if self.scores.logits or self.chain or self.companions:

@@ -14,7 +14,7 @@ from mixnmatch._engine.kernels import _numpy_gaps
 from mixnmatch._engine.kernels.gaps import Knots
 from mixnmatch._engine.kernels.lookup import Piecewise
 from mixnmatch._engine.passes import row_ranges
-from mixnmatch.maps.columns import Columns, take, weighted_count
+from mixnmatch.maps.columns import COPIED_COLUMNS, Columns, take, weighted_count
 from mixnmatch.maps.ties import lower_edges
 
 Vector = NDArray[np.float64]
@@ -143,10 +143,16 @@ def _block_gaps(block: Block, scheme: str, knots: list[Knots], shape: str, searc
     kernels = block.kernels if search else _numpy_gaps
     for part in _pieces(block) if search else [block]:
         p = part.probabilities()
-        columns = [p] if scheme == "pooled" else np.ascontiguousarray(take(p, scheme).T)[:, :, None]
+        columns = [p] if scheme == "pooled" else _columns(take(p, scheme))
         for scores, k, gaps in zip(columns, knots, found, strict=True):
             kernels.add_gaps(scores, part.weight, k, gaps.weight, gaps.score_sum, gaps.largest)
     return found
+
+
+def _columns(table: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """The columns of a table, of which a few are copied at a time."""
+    for first in range(0, table.shape[1], COPIED_COLUMNS):
+        yield from np.ascontiguousarray(table[:, first : first + COPIED_COLUMNS].T)[:, :, None]
 
 
 def _pieces(block: Block) -> Iterator[Block]:

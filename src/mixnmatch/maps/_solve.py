@@ -162,6 +162,8 @@ def bounded_step(point: Point, lower: Array) -> Array:
     for count in range(len(bounded) + 1):
         for at_bound in combinations(bounded, count):
             step = _step_holding(slope, damped, limit, at_bound)
+            if not at_bound and (step >= limit).all():  # no bound is in the way
+                return np.asarray(step * unit)
             value = np.einsum("kp,kp->k", slope, step) + 0.5 * np.einsum("kp,kpq,kq->k", step, damped, step)
             better = (step >= limit - 1e-13 * np.abs(limit)).all(axis=1) & (value < least)
             best[better], least[better] = step[better], value[better]
@@ -170,6 +172,8 @@ def bounded_step(point: Point, lower: Array) -> Array:
 
 def _step_holding(gradient: Array, curvature: Array, room: Array, at_bound: tuple[int, ...]) -> Array:
     """Minimum of the quadratic model with some parameters put on their bound."""
+    if not at_bound:
+        return np.asarray(np.linalg.solve(curvature, -gradient[:, :, None])[:, :, 0])
     size = gradient.shape[1]
     free = [p for p in range(size) if p not in at_bound]
     step = np.zeros_like(gradient)

@@ -310,6 +310,9 @@ class CalibrationMap(FittedMethods, Parameters):
             deque(run_blocks(work, ranges), maxlen=0)
         return out
 
+    def _summary_bytes(self, table_bytes: int) -> int | None:
+        """Bytes in a block of the pass that looks at predictions after a fit; None: as in other passes."""
+
     def _calibrate(self, block: Block, out: NDArray[Any]) -> None:
         """Write the probabilities of a block, with its winners where the map promises them."""
         self._proba_into(block, out)

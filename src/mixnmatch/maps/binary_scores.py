@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import run_blocks
-from mixnmatch.maps.columns import Columns, tied_entries, weighted_count
+from mixnmatch.maps.columns import COPIED_COLUMNS, Columns, tied_entries, weighted_count
 from mixnmatch.maps.ties import upper_edges
 
 T = TypeVar("T")
@@ -189,6 +189,8 @@ def map_tables(columns: Columns, bin_counts: Sequence[int], work: Callable[[Bina
 
 def _sorted_together(columns: Columns) -> int:
     """How many of the problems are to be sorted in memory at a time, 0 if none."""
+    if columns.one_by_one:
+        return COPIED_COLUMNS
     together = SORTED_ENTRIES * columns.n_problems // columns.source.n_entries
     return 0 if columns.source.on_dask or together * MOST_PASSES < columns.n_problems else together
 

@@ -16,6 +16,8 @@ from mixnmatch.maps.piecewise import PiecewiseMap
 from mixnmatch.maps.ties import lower_edges
 
 Vector = NDArray[np.float64]
+# Entries are counted in so many blocks, unless these are small.
+COUNTED_BLOCKS, COUNTED_BYTES = 128, 1 << 16
 
 
 class HistogramBinning(PiecewiseMap):
@@ -79,7 +81,8 @@ class HistogramBinning(PiecewiseMap):
             edges = np.arange(bins + 1) / bins
             if columns.computed:
                 edges[1:-1] = lower_edges(edges[1:-1])
-            counts = columns.total(_count_statistic, edges)
+            size = max(columns.source.n_rows * columns.source.scores.row_bytes // COUNTED_BLOCKS, COUNTED_BYTES)
+            counts = columns.total(_count_statistic, edges, block_bytes=size)
             return [_steps(edges, weight, positive) for weight, positive in counts]
 
         def cut(table: BinaryScores) -> Piecewise:
@@ -183,14 +186,17 @@ def _average(table: BinaryScores, counts: NDArray[np.intp], prior_weight: float,
     likely = posterior > 1e-12
     used = np.zeros(len(at), dtype=bool)
     used[place[np.repeat(likely, sizes + 1)]] = True
-    runs = np.diff((np.cumsum(used) - 1)[place])  # knots in each bin; between two binnings a number without meaning
-    value *= np.repeat(posterior, sizes)
-    knots, starts = edges[used][:-1], np.cumsum(sizes) - sizes
-    values = np.zeros(len(knots))
-    for k in np.flatnonzero(likely):
-        first, last = starts[k], starts[k] + sizes[k]
-        values += value[first:last].repeat(runs[first + k : last + k])
-    values /= sum(posterior[likely])
+    knots = edges[used][:-1]
+    # The sum of step functions, added up from their steps; rounding must not take it out of their range.
+    low, high = value.min(), value.max()
+    value *= np.repeat(np.where(likely, posterior, 0.0), sizes)
+    opens = np.append(place[1:] > 0, False)  # all edges but the last of each binning
+    first = np.cumsum(sizes) - sizes
+    step = np.diff(value, prepend=0.0)
+    step[first] = value[first]
+    place = (np.cumsum(used) - 1)[place[opens]]
+    values = np.cumsum(np.bincount(place, step, len(knots)))
+    values = np.clip(values / posterior[likely].sum(), low, high)
     # Half-way between neighbouring floats there is none: edges next to each other may be equal.
     own = np.append(np.diff(knots) > 0, True)
     flat = np.broadcast_to(0.0, int(own.sum()))  # slopes that take no memory
@@ -220,7 +226,7 @@ def _posterior(
 
     ``place`` says which of the edges, with the weights below them, are those of the binnings, one after another.
     """
-    from scipy.special import betaln
+    from scipy.special import gammaln
 
     opens = place[1:] > 0  # between the last edge of a binning and the first of the next there is no bin
     left, right = place[:-1][opens], place[1:][opens]
@@ -228,7 +234,9 @@ def _posterior(
     share = np.repeat(prior_weight / sizes, sizes)
     middle = np.clip((edges[left] + edges[right]) / 2, 1e-6, 1 - 1e-6)
     alpha, beta = share * middle, share * (1 - middle)
-    score = betaln(alpha + positive, beta + weight - positive) - betaln(alpha, beta)
-    ends = np.cumsum(sizes)
-    total = np.array([score[first:last].sum() for first, last in zip(ends - sizes, ends, strict=True)])
+    # B(alpha + positive, beta + negative) / B(alpha, beta) in logarithms; most bins have no positives.
+    score = gammaln(beta + (weight - positive)) - gammaln(beta) - gammaln(share + weight)
+    some = positive > 0
+    score[some] += gammaln(alpha[some] + positive[some]) - gammaln(alpha[some])
+    total = np.add.reduceat(score, np.cumsum(sizes) - sizes) + sizes * gammaln(prior_weight / sizes)
     return total, (alpha + positive) / (share + weight)

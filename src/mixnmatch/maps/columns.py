@@ -14,6 +14,8 @@ from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.ties import lower_edges
 
 T = TypeVar("T")
+# Columns that are copied from a table at a time: those of a cache line.
+COPIED_COLUMNS = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +64,9 @@ def log_odds_parts(block: Block, scheme: str, floor: float) -> tuple[NDArray[np.
     """Log p and log(1 - p) of the entries, neither below the logarithm of ``floor``."""
     logits = block.form == "logits"
     x = block.values if logits else block.log_probabilities()
+    if scheme == "positive" and not logits:  # what is not the one class is the other
+        log_not, log_p = np.maximum(x.T, block.log_floor(floor), order="C")
+        return log_p[:, None], log_not[:, None]
     log_p, log_not = block.kernels.log_odds_parts(x, block.log_floor(floor), logits=logits)
     return take(log_p, scheme), take(log_not, scheme)
 
@@ -92,6 +97,11 @@ class Columns:
         """Number of problems K."""
         return self.source.n_classes if self.scheme == "each" else 1
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether each problem can be read alone: its scores are a column of a table in memory."""
+        return self.scheme == "each" and self.source.is_plain_table and not self.computed
+
     def positive_weights(self) -> NDArray[np.float64]:
         """Weight of the positive entries of each problem."""
         weights = self.source.class_weights()
@@ -119,6 +129,10 @@ class Columns:
 
         With ``tied``, scores that differ by rounding alone are made equal.
         """
+        if self.one_by_one:
+            columns = np.ascontiguousarray(self.source.scores.values[:, problems].T)
+            classes = range(self.n_problems)[problems]
+            return [(s, self.source.labels == k, self.source.weight) for s, k in zip(columns, classes, strict=True)]
         wanted = len(range(self.n_problems)[problems])
         shape = wanted, self.source.n_entries if self.scheme == "pooled" else self.source.n_rows
         scores, positive, weight = None, np.empty(shape, dtype=bool), []

@@ -16,6 +16,9 @@ from mixnmatch.maps.external import binary_map
 from mixnmatch.maps.parameters import clone
 from mixnmatch.maps.smoothing import check_smoothing, mix_with_uniform
 
+# Bytes of scores in a block of the last pass of a fit, at least and at most.
+SUMMARY_BYTES = 1 << 16, 1 << 18
+
 
 class _Shared(CalibrationMap):
     """What pooled and one-vs-all have in common: a binary map inside, normalised rows, smoothing."""
@@ -66,6 +69,10 @@ class _Shared(CalibrationMap):
             "map_": inner._as_part(learned, source),
             "mixing_": min(1.0, self.smoothing / (source.total_weight() + 1)),
         }
+
+    def _summary_bytes(self, table_bytes: int) -> int | None:
+        """Small blocks: functions are applied in float64, and fits one class at a time need little memory."""
+        return min(max(table_bytes // 32, SUMMARY_BYTES[0]), SUMMARY_BYTES[1])
 
     def _proba(self, block: Block) -> NDArray[Any]:
         scheme = self._scheme(block.values.shape[1])

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.prepared import Prepared
-from mixnmatch.maps._solve import TOLERANCE, Point, Solution, bounded_step, certify, newton
+from mixnmatch._engine.passes import row_ranges
 from mixnmatch.maps.base import BinaryMap
-from mixnmatch.maps.columns import Columns, labels, log_odds, log_odds_parts, take
+from mixnmatch.maps.columns import Columns, log_odds, log_odds_parts, take
 from mixnmatch.maps.fitted import check_range, check_shape, require
 from mixnmatch.maps.temperature import check_loss
 
 Array = NDArray[np.float64]
-# Rows of a first look, from which the passes over many more rows start.
-PREVIEW_ROWS, MUCH_MORE = 4096, 4
-# Slopes stay above this over the size of what they are of, so that the function increases strictly.
-SMALLEST_SLOPE = 1e-9
+# The function is applied to so many bytes of scores at a time, or to so many pieces of a block if these are larger:
+# what is computed on the way takes several times their memory.
+PIECE_BYTES, PIECES = 1 << 15, 16
 
 
 class LogisticMap(BinaryMap):
@@ -69,92 +65,41 @@ class LogisticMap(BinaryMap):
         check_range(self, "probability_floor_", 0.0, 1.0)
 
     def _features(self, block: Block, scheme: str, floor: float) -> tuple[Array, Array | None]:
-        """What the slopes are of, one or two m x K tables for the entries of a block."""
+        """What the slopes are of: one or two m x K tables for the entries of a block, which the caller may change."""
         raise NotImplementedError(type(self).__name__)
 
+    def _of_log_odds(self, log_p: Array, log_not: Array) -> tuple[Array, Array | None]:
+        """The same of log p and log(1 - p), which may be changed; for features that are functions of these."""
+        raise NotImplementedError(type(self).__name__)
+
+    @property
+    def _reads_log_odds(self) -> bool:
+        """Whether features are functions of log p and log(1 - p)."""
+        return True
+
     def _fit_columns(self, columns: Columns) -> dict[str, Any]:
+        from mixnmatch.maps._logistic_fit import fit_logistic
+        from mixnmatch.maps._solve import certify
+
         floor = columns.source.probability_floor()
-        entry_weight, positive = columns.entry_weight(), columns.positive_weights()
-        negative = entry_weight - positive
-        if self.smoothing:
-            targets = np.stack([1 / (negative + 2), (positive + 1) / (positive + 2)])
-        else:
-            targets = np.stack([np.zeros_like(negative), np.ones_like(positive)])
-        preview = Columns(columns.source.preview(PREVIEW_ROWS), columns.scheme)
-        few = preview.source.n_rows * MUCH_MORE <= columns.source.n_rows
-        centre = self._centre(preview, floor)
-        rows = self._problems(preview, floor, centre)
-        theta, lower = self._start(preview, rows, targets, centre)
-        if few and self.smoothing:
-            theta = self._minimise(preview, rows, targets, theta, lower, tolerance=1e-4).point.theta
-        rows = self._problems(columns, floor, centre) if preview.source is not columns.source else rows
-        solution = self._minimise(columns, rows, targets, theta, lower)
-        certify(type(self).__name__, solution.residual)
-        coefficients = solution.point.theta.copy()
-        coefficients[:, -1] -= np.sum(coefficients[:, :-1] * centre, axis=1)
-        return {"coef_": coefficients, "probability_floor_": floor, "loss_": solution.point.value / entry_weight}
-
-    def _problems(self, columns: Columns, floor: float, centre: Array) -> Prepared:
-        return Prepared.of(columns.source, logistic_problems, columns.scheme, self, floor, centre)
-
-    def _centre(self, preview: Columns, floor: float) -> Array:
-        """Mean of the features of each problem: centring on it keeps scores that hardly differ distinct."""
-        rows = self._problems(preview, floor, np.zeros((preview.n_problems, self._n_features)))
-        flat = np.zeros((preview.n_problems, self._n_features + 1))
-        curvature = rows.total(logistic_statistic, flat, np.zeros((2, preview.n_problems)), "nll")[2]
-        low, high = preview.source.total(_feature_ends, preview.scheme, self, floor, combine=np.maximum)
-        # Of features that are all the same the mean must be that number, or rounding would pass for a spread.
-        return np.asarray(np.clip(curvature[:, :-1, -1] / curvature[:, -1:, -1], -low, high))
-
-    def _start(self, preview: Columns, rows: Prepared, targets: Array, centre: Array) -> tuple[Array, Array]:
-        """Parameters to start from, and lower bounds.
-
-        At the base rate, whatever the score, no probability is saturated, and the curvature gives the scale of the
-        features: slopes stay above a small part of what matters on that scale, so that the function increases strictly.
-        Slopes of 1 are the better start where they have the lower loss.
-        """
-        n, positive = preview.entry_weight(), preview.positive_weights()
-        rate = np.clip((positive * targets[1] + (n - positive) * targets[0]) / n, 1e-12, 1 - 1e-12)
-        theta = np.zeros((preview.n_problems, self._n_features + 1))
-        theta[:, -1] = np.log(rate / (1 - rate))
-        value, _, curvature = rows.total(logistic_statistic, theta, targets, "nll")
-        squares = np.einsum("kpp->kp", curvature)
-        size = np.sqrt(squares[:, :-1] / np.maximum(squares[:, -1:], np.finfo(float).tiny))
-        lower = np.full(theta.shape, -np.inf)
-        lower[:, :-1] = SMALLEST_SLOPE / np.where(size > 0, size, 1.0)
-        identity = np.column_stack([np.ones_like(centre), centre.sum(axis=1)])
-        better = rows.total(logistic_statistic, identity, targets, "nll")[0] < value
-        return np.maximum(np.where(better[:, None], identity, theta), lower), lower
-
-    def _minimise(
-        self,
-        columns: Columns,
-        rows: Prepared,
-        targets: Array,
-        start: Array,
-        lower: Array,
-        tolerance: float = TOLERANCE,
-    ) -> Solution:
-        def at(theta: Array) -> Point:
-            return Point(theta, *rows.total(logistic_statistic, theta, targets, self.loss))
-
-        return newton(
-            at,
-            at(start),
-            lambda point: bounded_step(point, lower),
-            weight=columns.entry_weight(),
-            project=lambda theta: np.maximum(theta, lower),
-            tolerance=tolerance,
-            unseen=True,
-        )
+        fit = fit_logistic(self, columns, floor)
+        certify(type(self).__name__, fit.residual)
+        loss = fit.loss / columns.entry_weight()
+        return {"coef_": fit.coefficients, "probability_floor_": floor, "loss_": loss}
 
     def _transform_columns(self, block: Block, scheme: str) -> Array:
-        first, second = self._features(block, scheme, self.probability_floor_)
-        x = first * self.coef_[:, 0]
-        if second is not None:
-            x += second * self.coef_[:, 1]
-        x += self.coef_[:, -1]
-        return sigmoid(x)
+        out = np.empty(take(block.values, scheme).shape)
+        each = len(out) // max(len(block.values), 1)  # entries of a sample, one below the other
+        size = max(PIECE_BYTES, block.values.nbytes // PIECES)
+        for start, stop in row_ranges(len(block.values), block.values.strides[0], block_bytes=size):
+            first, second = self._features(block.part(slice(start, stop)), scheme, self.probability_floor_)
+            first *= self.coef_[:, 0]
+            if second is not None:
+                second *= self.coef_[:, 1]
+                first += second
+            first += self.coef_[:, -1]
+            out[start * each : stop * each] = sigmoid(first)
+        return out
 
 
 def sigmoid(x: Array) -> Array:
@@ -163,46 +108,6 @@ def sigmoid(x: Array) -> Array:
         np.exp(np.negative(x, out=x), out=x)
     x += 1.0
     return np.reciprocal(x, out=x)
-
-
-@dataclass(frozen=True)
-class Problems:
-    """The K binary problems of a block, each with its entries side by side: features, labels and weights."""
-
-    first: Array
-    second: Array | None
-    positive: NDArray[np.bool_]
-    weight: Array
-    kernels: ModuleType
-
-
-def logistic_problems(block: Block, scheme: str, map_: LogisticMap, floor: float, centre: Array) -> Problems:
-    """The binary problems of a block as the kernels read them, features less their ``centre``."""
-    positive, weight = labels(block, scheme)
-    first, second = map_._features(block, scheme, floor)
-    first = np.ascontiguousarray(first.T) - centre[:, :1]
-    second = None if second is None else np.ascontiguousarray(second.T) - centre[:, 1:]
-    weight = np.ones(first.shape[1]) if weight is None else weight
-    return Problems(first, second, np.ascontiguousarray(positive.T), weight, block.kernels)
-
-
-def _feature_ends(block: Block, scheme: str, map_: LogisticMap, floor: float) -> Array:
-    """Largest feature of each problem with its sign reversed, and as it is: 2 x K x P."""
-    tables = [table for table in map_._features(block, scheme, floor) if table is not None]
-    ends = [[table.max(axis=0, initial=-np.inf) for table in (-features, features)] for features in tables]
-    return np.moveaxis(np.array(ends), 0, -1)
-
-
-def logistic_statistic(problems: Problems, theta: Array, targets: Array, loss: str) -> tuple[Array, Array, Array]:
-    """Value, gradient and curvature of each problem; for squared error the part of it that cannot be negative."""
-    two = problems.second is not None
-    if not two:
-        theta = np.insert(theta, 1, 0.0, axis=1)
-    tables = problems.first, problems.second, problems.positive, problems.weight
-    value, a, b, c, aa, ab, ac, bb, bc, cc = problems.kernels.logistic_sums(*tables, theta, targets, loss).T
-    if two:
-        return value, np.stack([a, b, c], 1), np.stack([aa, ab, ac, ab, bb, bc, ac, bc, cc], 1).reshape(-1, 3, 3)
-    return value, np.stack([a, c], 1), np.stack([aa, ac, ac, cc], 1).reshape(-1, 2, 2)
 
 
 class PlattScaling(LogisticMap):
@@ -252,6 +157,13 @@ class PlattScaling(LogisticMap):
             msg = f'on must be "logit" or "probability", got {self.on!r}'
             raise ValueError(msg)
 
+    @property
+    def _reads_log_odds(self) -> bool:
+        return self.on == "logit"
+
+    def _of_log_odds(self, log_p: Array, log_not: Array) -> tuple[Array, Array | None]:
+        return np.subtract(log_p, log_not, out=log_p), None
+
     def _features(self, block: Block, scheme: str, floor: float) -> tuple[Array, Array | None]:
         if self.on == "logit":
             return log_odds(block, scheme, floor), None
@@ -284,6 +196,8 @@ class BetaScaling(LogisticMap):
 
     _n_features = 2
 
+    def _of_log_odds(self, log_p: Array, log_not: Array) -> tuple[Array, Array | None]:
+        return log_p, np.negative(log_not, out=log_not)
+
     def _features(self, block: Block, scheme: str, floor: float) -> tuple[Array, Array | None]:
-        log_p, log_not = log_odds_parts(block, scheme, floor)
-        return log_p, -log_not
+        return self._of_log_odds(*log_odds_parts(block, scheme, floor))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.along_rows import column_sums
 from mixnmatch._engine.block import Block
+from mixnmatch._engine.passes import asked_block_bytes
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.shared import single_threaded_blas
 
@@ -75,7 +76,8 @@ class CalibrationSummary:
 def summarise(fitted: CalibrationMap, source: Rows) -> CalibrationSummary:
     """Apply a fitted map to labelled samples, in one pass, and count."""
     with single_threaded_blas() if fitted._needs_blas() else nullcontext():
-        predicted, place, weight = source.total(_statistic, fitted)
+        size = asked_block_bytes() or fitted._summary_bytes(source.n_rows * source.scores.row_bytes)
+        predicted, place, weight = source.total(_statistic, fitted, block_bytes=size)
     mean = predicted / max(float(predicted.sum()), 1e-300)
     return CalibrationSummary.of_cells(mean, np.concatenate(place), np.concatenate(weight))
 
@@ -103,6 +105,6 @@ def cells(p: NDArray[Any]) -> NDArray[np.intp]:
         top = p.max(axis=1)
         least, others = -np.log(p.shape[1] - 1), 1 - top
     tiny = np.finfo(np.float32).tiny
-    odds = np.log(np.maximum(top, tiny, dtype=np.float64)) - np.log(np.maximum(others, tiny, dtype=np.float64))
+    odds = np.log(np.maximum(top, tiny, dtype=np.float64) / np.maximum(others, tiny, dtype=np.float64))
     share = (odds - least) / (LARGEST - least)
     return np.asarray(np.clip(share * CELLS, 0, CELLS - 1), dtype=np.intp)

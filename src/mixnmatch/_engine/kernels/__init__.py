@@ -34,6 +34,8 @@ Both modules offer
     the same for the softmax of rows, all but the label's entry, and without the rows where rounding decides
 ``log_odds_parts(x, lowest, logits=...)``
     log p and log(1 - p) of every entry, of logits or of log-probabilities
+``log_odds_of_columns(u, norm, log_rest, lowest)``
+    the same of some columns alone, from the normalising constant of each row and log(1 - p) of its largest entry
 ``logistic_sums(first, second, positive, weight, theta, targets, loss)``
     loss, gradient and curvature of K binary fits p = sigmoid(a first + b second + c), each a row of K x m tables
 

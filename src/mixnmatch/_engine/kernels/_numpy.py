@@ -10,7 +10,7 @@ from mixnmatch._engine.kernels._numpy_linear import (
     vector_product,
     vector_sums,
 )
-from mixnmatch._engine.kernels._numpy_logistic import log_odds_parts, logistic_sums
+from mixnmatch._engine.kernels._numpy_logistic import log_odds_of_columns, log_odds_parts, logistic_sums
 from mixnmatch._engine.kernels._numpy_pieces import add_deviation, interpolate_columns_into, interpolate_into
 from mixnmatch._engine.kernels._numpy_rows import (
     extremes,
@@ -37,6 +37,7 @@ __all__ = [
     "label_rows",
     "leads",
     "linear_softmax_into",
+    "log_odds_of_columns",
     "log_odds_parts",
     "logistic_sums",
     "mixture_into",

@@ -43,6 +43,18 @@ def log_odds_parts(x: Block, lowest: float, *, logits: bool) -> tuple[Rows, Rows
     return np.maximum(log_p, lowest, out=log_p), np.maximum(log_not, lowest, out=log_not)
 
 
+def log_odds_of_columns(u: Rows, norm: Rows, log_rest: Rows, lowest: float) -> Rows:
+    """Log p, in place of u, and log(1 - p) of K x m logarithms, neither below ``lowest``.
+
+    ``norm`` is subtracted from u, and ``log_rest`` is log(1 - p) of the largest entry of each of the m samples.
+    """
+    u -= norm
+    p = np.exp(u)
+    log_not = np.where(p > 0.5, log_rest, np.log1p(-np.minimum(p, 0.5)))
+    np.maximum(u, lowest, out=u)
+    return np.maximum(log_not, lowest, out=log_not)
+
+
 def logistic_sums(
     first: Rows, second: Rows | None, positive: NDArray[np.bool_], weight: Rows, theta: Rows, targets: Rows, loss: str
 ) -> Rows:

@@ -246,6 +246,13 @@ def log_odds_parts(x: Block, lowest: float, *, logits: bool) -> tuple[Rows, Rows
     return log_p, log_not
 
 
+def log_odds_of_columns(u: Rows, norm: Rows, log_rest: Rows, lowest: float) -> Rows:
+    """Log p, in place of u, and log(1 - p) of K x m logarithms, neither below ``lowest``; see the NumPy kernel."""
+    log_not = np.empty_like(u)
+    _compiled.log_odds_of_columns(u, norm, log_rest, lowest, log_not)
+    return log_not
+
+
 def logistic_sums(
     first: Rows, second: Rows | None, positive: NDArray[np.bool_], weight: Rows, theta: Rows, targets: Rows, loss: str
 ) -> Rows:

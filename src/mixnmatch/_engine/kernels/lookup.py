@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 # 2 MB for float64), or to one part in 8 (32 kB): enough for a few numbers, and made in no time.
 _FINE, _COARSE = {4: 14, 8: 43}, {4: 20, 8: 49}
 # Up to so many numbers the coarse table does.
-_FEW_ENTRIES = 1 << 16
+_FEW_ENTRIES = 1 << 15
 
 
 class Lookup(NamedTuple):

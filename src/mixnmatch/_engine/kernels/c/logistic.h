@@ -19,6 +19,22 @@ FOR_ALL_PROCESSORS static Size normalise(double *g, Size n, Size classes, double
     return empty;
 }
 
+/* log p, in place of u, and log(1 - p) of K x m logarithms, neither below `lowest`. `norm` is subtracted from u, and
+   `log_rest` is log(1 - p) of the largest entry of each of the m samples. */
+FOR_ALL_PROCESSORS static void log_odds_of_columns(
+    double *u, Size columns, Size m, const double *norm, const double *log_rest, double lowest, double *log_not
+) {
+    for (Size k = 0; k < columns; k++, u += m, log_not += m) {
+        SIMD()
+        for (Size i = 0; i < m; i++) {
+            double v = u[i] - norm[i], p = exp_d(v), small = p > 0.5 ? 0.5 : p;
+            double rest = p > 0.5 ? log_rest[i] : -twice_atanh(small / (2.0 - small));
+            u[i] = v > lowest ? v : lowest;
+            log_not[i] = rest > lowest ? rest : lowest;
+        }
+    }
+}
+
 /* Loss, gradient (a, b, c) and curvature (aa, ab, ac, bb, bc, cc) of K fits p = sigmoid(a first + b second + c), each to
    a row of m entries. */
 FOR_ALL_PROCESSORS static void logistic_sums(

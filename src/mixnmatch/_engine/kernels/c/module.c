@@ -335,6 +335,10 @@ KERNEL(log_odds_of_two_into, 4, "x#DD", TABLE && CLASSES == 2 && SAME(2) && SAME
     if (single) log_odds_of_two_into_f(FLOATS(0), N, g[1].number, DOUBLES(2), DOUBLES(3));
     else log_odds_of_two_into_d(DOUBLES(0), N, g[1].number, DOUBLES(2), DOUBLES(3)))
 
+/* u (K x m), norm, log_rest (m), lowest, log_not (K x m) */
+KERNEL(log_odds_of_columns, 5, "Ddd#D", TABLE && BY_SAMPLE(1) && BY_SAMPLE(2) && SAME(4),
+    log_odds_of_columns(DOUBLES(0), N, CLASSES, DOUBLES(1), DOUBLES(2), g[3].number, DOUBLES(4)))
+
 /* first, second, positive (K x m), weight (m), theta (K x 3), targets (2 x K), brier, out (K x 10) */
 KERNEL(logistic_sums, 8, "ddbddd+D",
     TABLE && SAME(1) && SAME(2) && g[3].size == CLASSES && g[4].size == 3 * N && g[5].size == 2 * N &&
@@ -360,7 +364,8 @@ static PyMethodDef methods[] = {
     METHOD(diagonal_sums), METHOD(vector_sums), METHOD(vector_product),
     METHOD(label_rows_of_logits), METHOD(squared_errors), METHOD(interpolate_into),
     METHOD(interpolate_columns_into), METHOD(add_gaps), METHOD(add_gaps_of_logits), METHOD(log_odds_into),
-    METHOD(log_odds_of_two_into), METHOD(logistic_sums), METHOD(sigmoid_mixture_rows), {NULL, NULL, 0, NULL},
+    METHOD(log_odds_of_columns), METHOD(log_odds_of_two_into), METHOD(logistic_sums), METHOD(sigmoid_mixture_rows),
+    {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {

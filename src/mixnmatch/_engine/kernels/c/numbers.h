@@ -81,8 +81,8 @@ INLINE double twice_atanh(double s) {
 
 /* log(1 + e) for 0 <= e <= 1, to all digits at both ends: log 2 + log((1 + e) / 2) next to 1. */
 INLINE double log_1_plus(double e) {
-    double near_one = 0.693147180559945309417 - twice_atanh((1.0 - e) / (3.0 + e));
-    return e > 0.5 ? near_one : twice_atanh(e / (2.0 + e));
+    double part = twice_atanh((e > 0.5 ? 1.0 - e : e) / ((e > 0.5 ? 3.0 : 2.0) + e));
+    return e > 0.5 ? 0.693147180559945309417 - part : part;
 }
 
 #endif

@@ -29,22 +29,26 @@ FOR_ALL_PROCESSORS static void NAMED(interpolate_into)(
     }
 }
 
+/* Rows of which one column after another is searched: the knots of a column stay in the cache meanwhile. */
+#define SEARCHED 64
+
 /* The same with a function for each column, stored end to end, that of column k from offsets[k] on. */
 static void NAMED(interpolate_columns_into)(
     const REAL *x, Size n, Size classes, const double *knots, const double *values, const double *slopes,
     const double *left, const int64_t *offsets, double *out
 ) {
-    for (Size i = 0; i < n; i++)
-        for (Size j = 0; j < classes; j++) {
-            double v = NAMED(in_unit_interval)(x[i * classes + j]);
-            int64_t low = offsets[j] - 1, high = offsets[j + 1] - 1;
-            while (low < high) {
-                int64_t middle = (low + high + 1) >> 1;
-                if (knots[middle] <= v) low = middle;
-                else high = middle - 1;
+    for (Size start = 0; start < n; start += SEARCHED) {
+        Size stop = n - start < SEARCHED ? n : start + SEARCHED;
+        for (Size j = 0; j < classes; j++)
+            for (Size i = start; i < stop; i++) {
+                double v = NAMED(in_unit_interval)(x[i * classes + j]);
+                const double *low = knots + offsets[j]; /* no branch depends on the entry: none is guessed wrong */
+                for (int64_t count = offsets[j + 1] - offsets[j]; count > 1; count -= count / 2)
+                    low += low[count / 2] <= v ? count / 2 : 0;
+                Size k = low - knots;
+                out[i * classes + j] = *low <= v ? values[k] + slopes[k] * (v - *low) : left[j];
             }
-            out[i * classes + j] = low < offsets[j] ? left[j] : values[low] + slopes[low] * (v - knots[low]);
-        }
+    }
 }
 
 /* Add entries to the gaps between sorted knots: weight, sum of scores and largest score (where not NULL). */

@@ -290,17 +290,31 @@ FOR_ALL_PROCESSORS static void NAMED(brier_rows)(
     }
 }
 
+/* The same less the logarithms of the sums of their exponentials. */
+INLINE void NAMED(load_log_softmax)(const REAL *from, Size rows, Size classes, REAL u[FEW][LANES]) {
+    REAL top[LANES], sum[LANES];
+    NAMED(load_lanes)(from, rows, classes, u, top);
+    FOR_LANES sum[r] = 0;
+    FOR_CLASSES FOR_LANES sum[r] += EXP(u[j][r]);
+    FOR_LANES sum[r] = (REAL)log((double)sum[r]);
+    FOR_CLASSES FOR_LANES u[j][r] -= sum[r];
+}
+
+/* Logarithm of the sum of exponentials of a row less its largest entry. */
+INLINE REAL NAMED(log_total)(const REAL *row, Size classes, REAL top) {
+    REAL s = 0;
+    SIMD(reduction(+ : s))
+    for (Size j = 0; j < classes; j++) s += EXP(row[j] - top);
+    return (REAL)log((double)s);
+}
+
 INLINE void NAMED(few_log_softmax_into)(const REAL *x, Size n, Size classes, REAL *out) {
-    REAL u[FEW][LANES], top[LANES], sum[LANES];
+    REAL u[FEW][LANES];
     for (Size i = 0; i < n; i += LANES) {
         Size rows = n - i < LANES ? n - i : LANES;
-        REAL *to = out + i * classes;
-        NAMED(load_lanes)(x + i * classes, rows, classes, u, top);
-        FOR_LANES sum[r] = 0;
-        FOR_CLASSES FOR_LANES sum[r] += EXP(u[j][r]);
-        FOR_LANES sum[r] = (REAL)log((double)sum[r]);
+        NAMED(load_log_softmax)(x + i * classes, rows, classes, u);
         FOR_CLASSES {
-            for (Size r = 0; r < rows; r++) to[r * classes + j] = u[j][r] - sum[r];
+            for (Size r = 0; r < rows; r++) out[(i + r) * classes + j] = u[j][r];
         }
     }
 }
@@ -312,10 +326,7 @@ FOR_ALL_PROCESSORS static void NAMED(log_softmax_into)(const REAL *x, Size n, Si
     }
     for (Size i = 0; i < n; i++) {
         const REAL *row = x + i * classes;
-        REAL top = NAMED(row_max)(row, classes), s = 0;
-        SIMD(reduction(+ : s))
-        for (Size j = 0; j < classes; j++) s += EXP(row[j] - top);
-        REAL total = (REAL)log((double)s);
+        REAL top = NAMED(row_max)(row, classes), total = NAMED(log_total)(row, classes, top);
         SIMD()
         for (Size j = 0; j < classes; j++) out[i * classes + j] = (row[j] - top) - total;
     }
@@ -328,13 +339,10 @@ INLINE void NAMED(few_vector_softmax_into)(
     for (Size i = 0; i < n; i += LANES) {
         Size rows = n - i < LANES ? n - i : LANES;
         REAL *to = out + i * classes;
-        NAMED(load_lanes)(x + i * classes, rows, classes, u, top);
-        FOR_LANES sum[r] = 0;
-        FOR_CLASSES FOR_LANES sum[r] += EXP(u[j][r]);
-        FOR_LANES sum[r] = (REAL)log((double)sum[r]);
+        NAMED(load_log_softmax)(x + i * classes, rows, classes, u);
         FOR_LANES top[r] = -INFINITY;
         FOR_CLASSES FOR_LANES {
-            u[j][r] = weight[j] * (u[j][r] - sum[r]) + intercept[j];
+            u[j][r] = weight[j] * u[j][r] + intercept[j];
             top[r] = u[j][r] > top[r] ? u[j][r] : top[r];
         }
         FOR_LANES sum[r] = 0;
@@ -360,13 +368,10 @@ FOR_ALL_PROCESSORS static void NAMED(vector_softmax_into)(
     for (Size i = 0; i < n; i++) {
         const REAL *row = x + i * classes;
         REAL *to = out + i * classes;
-        REAL top = NAMED(row_max)(row, classes), s = 0;
-        SIMD(reduction(+ : s))
-        for (Size j = 0; j < classes; j++) s += EXP(row[j] - top);
-        REAL total = (REAL)log((double)s);
+        REAL top = NAMED(row_max)(row, classes), total = NAMED(log_total)(row, classes, top), s = 0;
         SIMD()
         for (Size j = 0; j < classes; j++) to[j] = weight[j] * ((row[j] - top) - total) + intercept[j];
-        top = NAMED(row_max)(to, classes), s = 0;
+        top = NAMED(row_max)(to, classes);
         SIMD(reduction(+ : s))
         for (Size j = 0; j < classes; j++) {
             to[j] = EXP(to[j] - top);
@@ -536,6 +541,7 @@ FOR_ALL_PROCESSORS static void NAMED(squared_errors)(
 #undef FOR_LANES
 #undef FOR_CLASSES
 #undef UNDERFLOW
+#undef SEARCHED
 #undef CACHED
 #undef WIDTH
 #undef FOR_WIDTH
