@@ -193,6 +193,7 @@ def chi_square(z: Floats, y: Floats, bins: int = 15) -> Floats:
 def power(chosen: list[Case], repetitions: int) -> Iterator[Row]:
     """How often tests reject at 5%: the default one and the chi-square test over 15 equal-mass bins, both resampled."""
     for case in chosen:
+        truth = case.truth()
         for n in (64, 100, 300, 1000):
             z, y = samples(case, n, repetitions, 2)
             rng = np.random.default_rng(n)
@@ -202,7 +203,7 @@ def power(chosen: list[Case], repetitions: int) -> Iterator[Row]:
                 drawn = chi_square(a, np.concatenate([b[None], rng.random((199, n)) < a]).astype(float))
                 rejected[1] += np.mean(drawn >= drawn[0] - 1e-9) <= 0.05
             yield {
-                "part": case.part, "case": case.name, "n": n, "truth": case.truth(),
+                "part": case.part, "case": case.name, "n": n, "truth": truth,
                 "default": rejected[0] / repetitions, "chi-square, 15 bins": rejected[1] / repetitions,
             }  # fmt: skip
 

@@ -11,6 +11,7 @@ from mixnmatch.evaluation.inference import (
     calibration_test,
     cluster_inference,
     error_interval,
+    largest_shift,
     mean_differences,
     normal_quantile,
     rank_p_value,
@@ -173,6 +174,50 @@ def test_the_mean_difference_is_of_the_less_likely_outcome():
     found = mean_differences(grid, 2000, 0.95)[2]
     assert found == pytest.approx(max(exact.high - 0.01, 0.01 - exact.low), abs=1e-9)
     assert found < 0.4 * mean_differences(grid, 2000, 0.95, folded=False)[2]
+
+
+def exact_shifts(z, y, level=0.95):
+    """Mean differences after shifts of the log-odds that the exact test of the number of positives does not reject."""
+    log_odds = np.log(z / (1 - z))
+    kept = []
+    for shift in np.linspace(-12, 12, 481):
+        p = 1 / (1 + np.exp(-log_odds - shift))
+        chance = np.ones(1)
+        for one in p:
+            chance = np.convolve(chance, [1 - one, one])
+        k = int(y.sum())
+        if min(chance[: k + 1].sum(), chance[k:].sum()) > (1 - level) / 2:
+            kept.append(abs(p.mean() - z.mean()))
+    return np.array(kept)
+
+
+def test_the_upper_end_is_not_below_shifts_that_the_positives_allow():
+    """All of 20 sharp predictions of both classes are right: few wrong ones of one class are as possible as of both."""
+    z = np.array([0.9999, 0.9997, 0.9967, 0.0034, 0.9628, 0.9883, 0.2679, 0.0998, 0.0251, 0.0562,
+                  0.1756, 0.8635, 0.9998, 0.9678, 0.4097, 0.9947, 0.9999, 0.1201, 0.984, 0.9999])  # fmt: skip
+    y = (z > 0.5).astype(np.int8)
+    for norm in (1, 2):
+        assert calibration_error(z, y, norm=norm, interval=True).interval[1] >= exact_shifts(z, y).max() ** norm
+
+
+def test_the_largest_shift():
+    rng = np.random.default_rng(3)
+    z = rng.uniform(0.55, 0.99, 60)
+    y = (rng.random(60) < z).astype(np.int8)
+    grid = bin_linearly(z, y)
+    exact = binomtest(int(y.sum()), 60).proportion_ci(0.95, method="exact")
+    allowed = max(exact.high - z.mean(), z.mean() - exact.low)
+    assert largest_shift(grid, 60, 0.95) == pytest.approx(allowed, abs=1e-9)
+    sharp = rng.choice([0.01, 0.99], 2000)
+    grid = bin_linearly(sharp, (rng.random(2000) < sharp).astype(np.int8))
+    assert largest_shift(grid, 2000, 0.95) < 0.4 * mean_differences(grid, 2000, 0.95, folded=False)[2]
+    for n, scale in ((20, 3.0), (40, 1.0), (100, 5.0)):
+        z = 1 / (1 + np.exp(-rng.normal(0, scale, n)))
+        y = (rng.random(n) < z).astype(np.int8)
+        grid = bin_linearly(z, y)
+        found = largest_shift(grid, n, 0.95)
+        assert found <= mean_differences(grid, n, 0.95, folded=False)[2]
+        assert 0.9 < found / exact_shifts(z, y).max() < 1.4
 
 
 def test_certainty_that_is_always_wrong_has_the_interval_of_its_rate():

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 from scipy.stats import beta, norm
 
 from mixnmatch import rows
@@ -50,6 +50,24 @@ def test_intercept_and_slope_are_maximum_likelihood(weighted):
     found = binary_measures(u, y, weight if weighted else None)
     assert float(found["calibration_intercept"]) == pytest.approx(by_hand(u, y, weight, shifted)[0], abs=1e-5)
     assert float(found["calibration_slope"]) == pytest.approx(by_hand(u, y, weight, scaled)[1], abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["ordinary", "1% positives", "saturated and wrong", "30 samples"])
+def test_intercept_and_slope_solve_their_equations_to_rounding(kind):
+    """statsmodels and roots of the likelihood's derivative agree to 1e-8, which a refused last step would miss."""
+    for seed in range(12):
+        u, y = made({"30 samples": 30, "1% positives": 5000}.get(kind, 800), seed=seed,
+                    mean=-5.5 if kind == "1% positives" else -0.5)  # fmt: skip
+        if kind == "saturated and wrong":
+            u, y = np.r_[u, np.repeat([50.0, -50.0], 20)], np.r_[y, np.arange(20) > 2, np.arange(20) < 2]
+        found = binary_measures(u, y)
+        root = brentq(lambda a, u=u, y=y: np.sum(sigmoid(u + a) - y), -9, 9, xtol=1e-14)
+        assert float(found["calibration_intercept"]) == pytest.approx(root, abs=1e-10)
+        slope = float(found["calibration_slope"])
+        intercept = brentq(lambda a, u=u, y=y, b=slope: np.sum(sigmoid(a + b * u) - y), -30, 30, xtol=1e-14)
+        p = sigmoid(intercept + slope * u)
+        spread = u - np.average(u, weights=p * (1 - p))
+        assert abs(spread @ (p - y)) / ((p * (1 - p)) @ spread**2) < 1e-10
 
 
 def platt(**options):

@@ -15,7 +15,7 @@ from mixnmatch.evaluation._binning import Floats, Grid, locate
 from mixnmatch.evaluation._bounded import clopper_pearson
 from mixnmatch.evaluation.dirichlet import ProductKernel, choose_width
 from mixnmatch.evaluation.estimators import Dirichlet, ResidualKernel, Smooth
-from mixnmatch.evaluation.inference import TAIL, mean_differences, rank_p_value
+from mixnmatch.evaluation.inference import TAIL, largest_shift, mean_differences, rank_p_value
 from mixnmatch.evaluation.plausible import model_errors, power_functional, standard_normal
 from mixnmatch.evaluation.scales import ScaleStatistic
 from mixnmatch.evaluation.series import EVEN_ODDS, Groups, ResidualSeries, group_nodes
@@ -245,7 +245,7 @@ def class_wise_interval(
         certain = series.miscalibrated(EVEN_ODDS)
         for k in steps(range(len(series.groups.count)), "interval"):
             one = Grid(grid.count[start + k], grid.outcome[start + k])
-            most = mean_differences(one, size, confidence)[2] ** norm
+            most = max(mean_differences(one, size, confidence)[2], largest_shift(one, size, confidence)) ** norm
             if series.constant[k]:
                 high[start + k] = float(series.error(norm=norm)[k])
                 low[start + k] = certain[k] * high[start + k]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from statistics import NormalDist
 from typing import Any, Final
 
@@ -152,10 +153,11 @@ def error_interval(
     coverage where the data cannot tell the models apart.
 
     The upper end is at least the largest error that Clopper and Pearson's interval of the error rate allows, see
-    :func:`mean_differences`, and at most the largest error that is possible with their interval of the mean
-    outcome. The lower end is at least as far below the errors of mean curves as the smallest mean difference in that
-    interval is below the observed one: posteriors are too certain where confidences are close to 0 and 1. Where all
-    outcomes are equal the ends are those of the difference of the means.
+    :func:`mean_differences`, and at least the largest difference of the means that the data allow given the scores,
+    see :func:`largest_shift`. It is at most the largest error that is possible with Clopper and Pearson's interval of
+    the mean outcome. The lower end is at least as far below the errors of mean curves as the smallest mean difference
+    in the interval of the error rate is below the observed one: posteriors are too certain where confidences are close
+    to 0 and 1. Where all outcomes are equal the ends are those of the difference of the means.
     """
     fine = _grid(outcomes)
     size = _effective_size(outcomes) if size is None else size
@@ -165,6 +167,8 @@ def error_interval(
     folded = norm != "max" and not isinstance(estimator, Smooth)
     power = 1 if norm == "max" else int(norm)
     least, gap, most = (end**power for end in mean_differences(fine, size, confidence, folded=folded))
+    if folded:
+        most = max(most, largest_shift(fine, size, confidence) ** power)
     series = ResidualSeries.of(grid)
     if series.constant[0]:
         least, _, most = mean_differences(fine, size, confidence, folded=False)
@@ -216,6 +220,34 @@ def mean_differences(grid: Grid, size: float, confidence: float, *, folded: bool
     low, high = clopper_pearson(min(max(rate, 0.0), 1.0), size, confidence)
     least = max(low - expected, expected - high, 0.0)
     return least, max(abs(rate - expected), least), max(high - expected, expected - low)
+
+
+def largest_shift(grid: Grid, size: float, confidence: float) -> float:
+    r"""Largest difference between mean outcome and mean confidence that the data allow, given the confidences.
+
+    Notes
+    -----
+    Clopper and Pearson's interval of the mean outcome counts differences between confidences as noise: with half of
+    them 0.01 and half 0.99 it is five times too long. So the samples with confidences up to one half and those above
+    have intervals of their own, and distances from the observed rates add up as squares [1]_. Where one of the two
+    parts is empty this is Clopper and Pearson's interval of the mean. It is never taken to be longer than that.
+
+    References
+    ----------
+    .. [1] Zou & Donner (2008), Construction of confidence limits about effect measures: a general approach.
+    """
+    total = float(grid.count.sum())
+    difference = float((grid.outcome - grid.count * grid.nodes).sum()) / total
+    above = below = 0.0
+    for part in (grid.nodes <= 0.5, grid.nodes > 0.5):
+        share = float(grid.count[part].sum()) / total
+        if share > 0:
+            rate = min(max(float(grid.outcome[part].sum()) / (share * total), 0.0), 1.0)
+            low, high = clopper_pearson(rate, share * size, confidence)
+            above = math.hypot(above, share * (high - rate))
+            below = math.hypot(below, share * (rate - low))
+    given_scores = max(difference + above, below - difference)
+    return min(given_scores, mean_differences(grid, size, confidence, folded=False)[2])
 
 
 def _largest_error(grid: Grid, size: float, confidence: float, norm: Norm) -> float:

@@ -202,7 +202,7 @@ def binary_measures(
 def _observed_expected(samples: Samples, name: str) -> BinaryMeasure:
     rate, expected = samples.rate(), samples.mean_probability()
     ends = rate.interval
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         value, low, high = (float(np.divide(each, expected)) for each in (float(rate), *ends))
     return _made(samples, name, value, interval=(low, high), observed=float(rate), expected=expected)
 
@@ -315,7 +315,8 @@ def _fitted(samples: Samples, features: Floats, offset: Floats) -> tuple[Floats,
         eta = offset + features @ theta
         small = np.exp(-np.abs(eta))
         share = 1.0 / (1.0 + small)
-        loss = weight @ (np.maximum(eta, 0.0) + np.log1p(small)) - outcome @ eta
+        # A sum of terms of one sign: its rounding is a part of it, however large the log-odds are.
+        loss = weight @ (np.maximum(np.where(samples.y == 1, -eta, eta), 0.0) + np.log1p(small))
         residual = weight * np.where(eta >= 0, share, small * share) - outcome
         curvature = (features.T * (weight * small * share**2)) @ features
         return Point(theta, loss, residual @ features, curvature)
@@ -323,7 +324,10 @@ def _fitted(samples: Samples, features: Floats, offset: Floats) -> tuple[Floats,
     def step(point: Point) -> Floats:
         return np.asarray(-np.linalg.lstsq(point.curvature, point.gradient, rcond=None)[0])
 
-    found = newton(at, at(np.zeros(features.shape[1])), step, weight=float(weight.sum()), tolerance=1e-12)
+    start = at(np.zeros(features.shape[1]))
+    # Without an allowance for rounding the last step may be refused, which leaves errors of 1e-7.
+    rounding = 1e-14 * float(start.value)
+    found = newton(at, start, step, weight=float(weight.sum()), tolerance=1e-15, rounding=rounding)
     certify("the calibration slope and intercept", found.residual)
     point = at(found.point.theta)
     inverse = np.linalg.pinv(point.curvature)
