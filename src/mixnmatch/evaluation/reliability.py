@@ -203,10 +203,11 @@ def reliability_curve(
     Near means within a kernel of the narrowest bandwidth that was considered, which makes room for the bias of
     smoothing, or of a wider one that holds 30 samples. The simultaneous band also reaches what that bandwidth finds to
     be left of the residuals. ``benchmarks/estimator_study.py bands`` measures 8 shapes of curves with n = 400 and 4000:
-    the nominal 95% pointwise band held on average 96% to 100% of the sample (100 repetitions each). The simultaneous
-    band holds the truth between about 0.03 and 0.97, but not at the ends where the frequency stays away from 0 as z
-    goes to 0, or from 1 as z goes to 1: the curve goes to the corners. With a given bandwidth the band is that of the
-    smoothed curve, bias not included.
+    the nominal 95% pointwise band held on average 97% to 100% of the sample (40 repetitions each). On outputs of two
+    real models, most of them close to 0 or 1, it held 91% and 97% of the sample with n = 400, but 80% and 87% with
+    n = 4000: there the curve bends within a bandwidth. The simultaneous band holds the truth between about 0.03 and
+    0.97, but not at the ends where the frequency stays away from 0 as z goes to 0, or from 1 as z goes to 1: the curve
+    goes to the corners. With a given bandwidth the band is that of the smoothed curve, bias not included.
 
     CORP's bands are by resampling outcomes from the isotonic fit (confidence) or from the confidences themselves
     (consistency). Where the isotonic fit is 0 or 1, as at its ends, its confidence band has no width.
