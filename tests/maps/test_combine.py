@@ -113,6 +113,15 @@ def test_bad_options_are_refused(table):
         mm.Pooled(mm.Isotonic(), smoothing=-1).fit(p, y)
 
 
+def test_settings_of_the_map_inside_that_have_no_effect_are_refused(table):
+    z, y = table[:2]
+    for inside in (mm.maps.BetaScaling(weights="importance"), mm.maps.BetaScaling(logits=True)):
+        with pytest.raises(ValueError, match="of the map inside has no effect: give it to OneVsAll"):
+            mm.maps.OneVsAll(inside).fit(z, y)
+    both = mm.maps.OneVsAll(mm.maps.BetaScaling(weights="importance"), weights="importance")
+    assert both.fit(z, y, sample_weight=np.full(len(y), 2.0)).n_classes_ == z.shape[1]
+
+
 def test_with_two_classes_one_vs_all_is_the_positive_class():
     rng = np.random.default_rng(0)
     z = rng.random(100)

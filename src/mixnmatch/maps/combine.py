@@ -47,6 +47,11 @@ class _Shared(CalibrationMap):
 
     def _check_params(self) -> None:
         check_smoothing(self.smoothing)
+        for name, default in (("logits", False), ("weights", "frequency")):
+            inside = getattr(self.map, name, default)
+            if inside not in (default, getattr(self, name)):
+                msg = f"{name}={inside!r} of the map inside has no effect: give it to {type(self).__name__}"
+                raise ValueError(msg)
 
     def _check_fitted(self) -> None:
         if not isinstance(self.map_, BinaryMap) or not 0 <= self.mixing_ <= 1:
