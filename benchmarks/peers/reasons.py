@@ -62,7 +62,7 @@ REASONS: dict[tuple[str, str, str], str] = {
     ("fit", "bbq", "fit_memory"): (
         "the fitted map holds all edges of all likely binnings: 7 MB for 100 classes; it is put together from copies"
     ),
-    ("fit", "iop", "fit_memory"): "less than a megabyte more, of tables of rows by knots",
+    ("fit", "iop", "fit_memory"): "tables of rows by knots, in float64",
     ("fit", "matrix", "fit"): (
         "the peer has no ridge and is done once its parameters fit the simulated rows; ours minimises a penalised loss "
         "to the end. On the six CIFAR-100 networks of the quality run, on a busy machine, ours takes 1.1 to 15 s, for "
@@ -70,10 +70,13 @@ REASONS: dict[tuple[str, str, str], str] = {
         "SMS is the better choice"
     ),
     **{("fit", twin, "fit"): _SAME for twin in ("svs", "sms")},
-    ("fit", "ets (brier)", "fit"): (
-        "the peer takes the temperature of TS and fits the weights alone; ours fits both together and looks for more "
-        "than one optimum"
-    ),
+    **{
+        ("fit", twin, "fit"): (
+            "the peer takes the temperature of TS and fits the weights alone; ours fits both together and looks for "
+            "more than one optimum"
+        )
+        for twin in ("ets", "ets (brier)")
+    },
     **{("metric", twin, "fit"): _CHECKED for twin in ("accuracy", "smooth ece", "kde ece")},
     **{("metric", twin, "fit"): _BRIEF for twin in ("log loss", "ece", "brier")},
 }
