@@ -48,7 +48,7 @@ class _Shared(CalibrationMap):
     def _check_params(self) -> None:
         check_smoothing(self.smoothing)
         for name, default in (("logits", False), ("weights", "frequency")):
-            inside = getattr(self.map, name, default)
+            inside = getattr(getattr(self, "map", None), name, default)
             if inside not in (default, getattr(self, name)):
                 msg = f"{name}={inside!r} of the map inside has no effect: give it to {type(self).__name__}"
                 raise ValueError(msg)
