@@ -16,6 +16,9 @@ T = TypeVar("T")
 # Tables of up to so many entries are prepared once and kept; larger ones, and those on Dask, in every pass again. What
 # is kept of tables in memory may be larger where it is in float32.
 KEPT_ENTRIES, KEPT_SINGLE = 4_000_000, 32_000_000
+# Bytes of scores in a block of a pass whose sums must be the same to the last bit whatever block size users ask for:
+# where a loss is flat, a search would turn a difference in the last bit into one that shows.
+FIXED_BYTES = 1 << 19
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.along_rows import picked
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import run_blocks
-from mixnmatch._engine.prepared import Prepared
+from mixnmatch._engine.prepared import FIXED_BYTES, Prepared
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps._solve import TOLERANCE, Point, bounded_step, newton
 from mixnmatch.maps.columns import Columns, labels, log_odds_parts, weighted_count
@@ -31,9 +31,6 @@ Array = NDArray[np.float64]
 PREVIEW_ROWS, MUCH_MORE, FIRST_TOLERANCE = 4096, 4, 1e-4
 # Slopes stay above this over the size of what they are of, so that the function increases strictly.
 SMALLEST_SLOPE = 1e-9
-# Bytes of scores in a block of a pass, whatever users ask for: its sums are then the same to the last bit. Fits that
-# start from these would turn a difference in the last bit into one that shows, where their loss is flat.
-PASS_BYTES = 1 << 19
 # Bytes of a feature of the classes that are fitted together, and of the scores that are normalised at a time.
 GROUP_BYTES, NORMALISED_BYTES = 1 << 17, 1 << 16
 
@@ -206,7 +203,7 @@ class Passes:
     def rows(self, classes: slice, map_: LogisticMap) -> Prepared:
         """All problems."""
         settings = self.columns.scheme, map_, self.floor
-        return Prepared.of(self.columns.source, _problems, *settings, block_bytes=PASS_BYTES)
+        return Prepared.of(self.columns.source, _problems, *settings, block_bytes=FIXED_BYTES)
 
 
 def _problems(block: Block, scheme: str, map_: LogisticMap, floor: float) -> Problems:

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine import kernels
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.prepared import Prepared
+from mixnmatch._engine.prepared import FIXED_BYTES, Prepared
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import SMALLEST_PROBABILITY
 from mixnmatch._engine.shared import Shared
-from mixnmatch.maps._logistic_fit import PASS_BYTES
 from mixnmatch.maps._solve import LEAST_MEAN, certify
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.columns import log_odds_parts
@@ -241,9 +240,7 @@ def _statistic(source: Rows, family: Family) -> Callable[..., Array]:
 def _mean_on(source: Rows, members: _Members, statistic: Callable[..., Array]) -> Mean:
     """Mean loss over a source as a function of the packed parameters."""
     weight = source.total_weight()
-    # Where the loss is flat, a difference in the last bit of a sum leads the search to another end: rows are cut alike
-    # whatever block size users ask for.
-    rows = Prepared.of(source, shared_parts, members.floor, block_bytes=PASS_BYTES)
+    rows = Prepared.of(source, shared_parts, members.floor, block_bytes=FIXED_BYTES)
 
     def mean(packed: Array) -> tuple[float, Array]:
         sums = rows.total(statistic, members, packed)
