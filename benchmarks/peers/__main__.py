@@ -45,11 +45,21 @@ def parser() -> argparse.ArgumentParser:
         "--quality-limit", type=float, default=120, help="seconds of processor time for a method; 0: take what is kept"
     )
     made.add_argument("--forget", metavar="LIBRARY", help="judge a library again whose version is the same")
+    made.add_argument("--take", type=Path, metavar="TABLE",
+                      help="keep what TABLE has of other libraries, for problems that are the same here")  # fmt: skip
     made.add_argument("--quick", action="store_true", help="small sizes, one round, four problems")
     return made
 
 
 def problems(options: argparse.Namespace) -> Iterator[Path]:
+    """Files of the problems of the quality run, with what other tables say of them."""
+    for path in made_problems(options):
+        if options.take and not quality.take_from(options.take, path, options.cache, except_of="mixnmatch"):
+            print(f"{path.stem}: not the problem of {options.take}, judged anew")
+        yield path
+
+
+def made_problems(options: argparse.Namespace) -> Iterator[Path]:
     """Files of the problems of the quality run, made as they are asked for."""
     if options.quality_limit == 0:
         yield from sorted((options.cache / "problems").glob(f"{options.problems}-{options.rows}.npz"))

@@ -12,9 +12,11 @@ from typing import Any
 from peers.adapters import Method, all_methods
 from peers.datasets import Problem
 from peers.runner import library_version, run
+from peers.task import judge
 
 COLUMNS = ("problem", "classes", "rows", "library", "method", "version", "preserving", "nll", "brier", "accuracy",
            "accuracy_change", "ece", "fit", "apply", "failure")  # fmt: skip
+MEASURED = COLUMNS[COLUMNS.index("nll") : COLUMNS.index("failure")]
 
 
 def judge_all(problems: Iterable[Path], cache: Path, *, libraries: list[str], limit: float) -> list[dict[str, Any]]:
@@ -51,6 +53,30 @@ def forget(cache: Path, library: str) -> None:
         results = json.loads(kept.read_text(encoding="utf-8"))
         left = {key: result for key, result in results.items() if not key.startswith(f"{library}: ")}
         kept.write_text(json.dumps(left, indent=0), encoding="utf-8")
+
+
+def take_from(table: Path, path: Path, cache: Path, except_of: str) -> bool:
+    """Keep the results that a table has of a problem, but for those of a library, and say whether that was possible.
+
+    The problem has to be the same one: the uncalibrated scores must have the log loss and Brier score of the table.
+    """
+    problem = Problem.load(path)
+    with table.open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["problem"] == problem.name]
+    same = [row for row in rows if (row["library"], row["method"]) == ("mixnmatch", "identity")]
+    found = judge(all_methods()["mixnmatch: identity"], problem)
+    if not same or any(abs(float(same[0][name]) - found[name]) > 1e-7 for name in ("nll", "brier")):
+        return False
+    kept = cache / "quality" / f"{path.stem}.json"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    results = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    for row in rows:
+        key = f"{row['library']}: {row['method']}"
+        if row["library"] != except_of and key not in results:
+            numbers = {name: float(row[name]) for name in MEASURED if row[name]}
+            results[key] = {"key": key, "problem": row["failure"], "version": row["version"]} | numbers
+    kept.write_text(json.dumps(results, indent=0), encoding="utf-8")
+    return True
 
 
 def by_library(libraries: list[str]) -> dict[str, list[Method]]:

@@ -69,6 +69,27 @@ def test_adapters_give_distributions_over_the_classes(key, problem):
         assert result["accuracy_change"] == 0
 
 
+def test_results_of_peers_are_taken_from_a_table_for_the_same_problem_only(problem, tmp_path):
+    path, table = tmp_path / "problems" / "small-5000.npz", tmp_path / "quality.csv"
+    problem.save(path)
+    ours, theirs = all_methods()["mixnmatch: identity"], all_methods()["scikit-learn: sigmoid"]
+    found = judge(ours, problem)
+    results = {
+        ours.key: found | {"version": "1", "problem": ""},
+        theirs.key: {"version": "2", "problem": "", "nll": 0.5},
+        "netcal: enir": {"version": "3", "problem": "ValueError: no"},
+    }
+    quality.write(quality.table_rows(problem, results, []), table)
+    assert quality.take_from(table, path, tmp_path, except_of="mixnmatch")
+    kept = json.loads((tmp_path / "quality" / "small-5000.json").read_text())
+    assert set(kept) == {theirs.key, "netcal: enir"}
+    assert kept[theirs.key] == {"key": theirs.key, "problem": "", "version": "2", "nll": 0.5}
+    assert kept["netcal: enir"]["problem"] == "ValueError: no"
+    results[ours.key]["nll"] *= 1.001
+    quality.write(quality.table_rows(problem, results, []), table)
+    assert not quality.take_from(table, path, tmp_path / "other", except_of="mixnmatch")
+
+
 @with_temperature
 def test_temperature_of_scikit_learn_and_ours_agree(problem):
     methods = all_methods()
