@@ -167,7 +167,7 @@ def test_the_default_map_goes_by_the_number_of_classes(blobs):
     three = CalibratedClassifier(GaussianNB()).fit(X, y).pairs_[0][1]
     assert type(three).__name__ == "EnsembleTemperatureScaling"
     two = CalibratedClassifier(GaussianNB()).fit(X, y == "ant").pairs_[0][1]
-    assert type(two.map).__name__ == "ShrunkenBetaScaling"
+    assert type(two).__name__ == "Auto"
 
 
 @pytest.mark.parametrize("load_data", [load_iris, load_digits])

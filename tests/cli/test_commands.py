@@ -190,7 +190,7 @@ def test_the_default_method_depends_on_the_number_of_classes(files, run):
     rng = np.random.default_rng(0)
     z = rng.random(200)
     np.savez("two.npz", probs=z, labels=(rng.random(200) < z).astype(int))
-    assert parsed(run("fit", "two.npz", "-o", "two.json", "--json"))["method"] == "beta-shrunk"
+    assert parsed(run("fit", "two.npz", "-o", "two.json", "--json"))["method"] == "auto"
     assert parsed(run("fit", "val.npz", "-o", "three.json", "--json"))["method"] == "ets"
 
 

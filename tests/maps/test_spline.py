@@ -131,6 +131,25 @@ def test_average_is_the_mean_of_the_probabilities(monotone):
     assert not monotone or made.least_slope() > 0
 
 
+def test_odds_decide_whether_an_average_may_decrease():
+    def fit(shape, monotone):
+        x = np.random.default_rng(1).normal(0, 2, 300)
+        y = (np.random.default_rng(2).random(300) < sigmoid(shape(x))).astype(int)
+        return SplineCalibration(penalty="average", monotone=monotone, logits=True).fit(x, y)
+
+    for shape in (lambda x: 0.1 * x, lambda x: 3 - x**2):
+        free, strict = fit(shape, False).pieces_, fit(shape, True).pieces_
+        assert not np.array_equal(free, strict)
+        wanted = strict if shape(1.0) == 0.1 else free
+        np.testing.assert_allclose(fit(shape, 20.0).pieces_, wanted, rtol=1e-9, atol=1e-9)
+    assert not fit(lambda x: x, 20.0).strictly_increasing
+    for wrong in (0.0, -1, "no"):
+        with pytest.raises(ValueError, match="monotone must be True, False or a positive number"):
+            SplineCalibration(penalty="average", monotone=wrong).fit([0.5], [1])
+    with pytest.raises(ValueError, match='odds are for penalty="average"'):
+        SplineCalibration(monotone=20.0).fit([0.5], [1])
+
+
 def test_average_loses_less_than_one_spline_with_few_samples():
     lost = {"loo": [], "average": []}
     for seed in range(20):

@@ -350,6 +350,27 @@ def test_vector_of_two_classes():
     np.testing.assert_allclose(table.predict_proba(np.stack([1 - score, score], axis=1)), p, atol=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_keeps_the_order_of_samples_of_two_classes(seed):
+    rng = np.random.default_rng(seed)
+    n = (12, 60, 400, 4000)[seed % 4]
+    odds = rng.normal(-2, 2, n)
+    y = (rng.random(n) < 1 / (1 + np.exp(-0.7 * odds - 1))).astype(int)
+    p = 1 / (1 + np.exp(-np.round(odds, 1) if seed < 4 else -odds))
+    grid = np.sort(np.concatenate([p, np.linspace(0, 1, 3001)]))
+    assert (np.diff(Auto().fit(p, y).predict_proba(grid)[:, 1]) >= 0).all()
+
+
+def test_gives_up_the_order_of_samples_where_labels_contradict_it():
+    rng = np.random.default_rng(0)
+    odds = rng.normal(0, 2, 1000)
+    y = (rng.random(1000) < 1 / (1 + np.exp(2 * odds**2 - 4))).astype(int)
+    p = 1 / (1 + np.exp(-odds))
+    stack = Auto().fit(p, y)
+    low, middle, high = stack.predict_proba(np.array([0.02, 0.5, 0.98]))[:, 1]
+    assert middle > 0.8 > 0.1 > max(low, high)
+
+
 def test_zeros_and_ones_among_probabilities():
     rng = np.random.default_rng(1)
     p = rng.dirichlet(np.full(3, 0.1), size=200)

@@ -52,9 +52,11 @@ def test_defaults_depend_on_the_size():
         return default_methods(door.rows(np.zeros((n, n_classes)), np.arange(n) % n_classes, logits=True))[0]
 
     assert names(40, 3) == ["identity", "ts"]
-    assert names(40, 2) == ["identity", "beta-shrunk"]
+    assert names(40, 2) == ["identity", "auto"]
     assert "sms" not in names(300, 201)
     assert "auto" in names(300, 201)
+    assert "auto" not in names(50_000, 10)
+    assert "auto" in names(300_000, 2)
 
 
 def test_one_class_is_named():

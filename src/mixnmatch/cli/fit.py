@@ -49,9 +49,7 @@ HELP = f"""Learn a calibration map from scores and labels, and save it as one JS
     ),
 )
 @click.argument("scores", type=FILE)
-@click.option(
-    "--method", "-m", type=Method(), help="How to calibrate [default: beta-shrunk for two classes, ets for more]."
-)
+@click.option("--method", "-m", type=Method(), help="How to calibrate [default: auto for two classes, ets for more].")
 @list_methods_option
 @click.option(
     "--output", "-o", type=FILE, required=True, metavar="CAL.json", help="Where to save the map; - for stdout."

@@ -46,24 +46,30 @@ class Family:
         return np.append(np.zeros(self.penalties.shape[1] - 2), [1.0, 0.0])
 
 
-def averaged_spline(table: OddsTable, count: int, *, monotone: bool, who: Any) -> Curve:
-    """The average; splines have so many knots at most."""
+def averaged_spline(table: OddsTable, count: int, *, odds: float, who: Any) -> Curve:
+    """The average; splines have so many knots at most.
+
+    It is over increasing functions only, unless the odds that another one is right are above ``odds``.
+    """
     basis = NaturalSplines.at(knots_of(table, count))
     scaled = OddsTable(np.arcsinh(table.log_odds), table.weight, table.positive)
     other = NaturalSplines.at(knots_of(scaled, count))
     at = nodes(_distinct(np.concatenate([basis.knots, np.sinh(other.knots)])))
-    values, slopes = [at[None]], [np.ones((1, len(at)))]
+    values, slopes, increasing = [at[None]], [np.ones((1, len(at)))], [np.array([True])]
     evidence, prior = [_identity_evidence(table)], [np.array([IDENTITY])]
     for family in (_of_log_odds(basis, table.slope_unit), _of_asinh(other, table.slope_unit)):
         free = np.full(len(family.identity), -np.inf)
         path = fit_path(family.features(table.log_odds), table, family.penalties, family.identity, free, who)
         values.append(path.theta @ family.features(at).T)
         slopes.append(path.theta @ family.slopes(at).T)
-        allowed = (slopes[-1].min(axis=1) >= table.smallest_slope) | (not monotone)
+        increasing.append(slopes[-1].min(axis=1) >= table.smallest_slope)
         evidence.append(path.log_evidence)
-        prior.append(family.prior * allowed)
-    log_evidence = np.concatenate(evidence)
+        prior.append(family.prior)
+    log_evidence, rising = np.concatenate(evidence), np.concatenate(increasing)
     weights = np.concatenate(prior) * np.exp(log_evidence - log_evidence.max())
+    monotone = bool(weights[~rising].sum() <= odds * weights[rising].sum())
+    if monotone:
+        weights = np.where(rising, np.concatenate(prior) * np.exp(log_evidence - log_evidence[rising].max()), 0.0)
     kept = np.flatnonzero(weights > LEAST_SHARE * weights.sum())
     f, slope = (np.vstack(parts)[kept] for parts in (values, slopes))
     return average(at, f, slope, weights[kept] / weights[kept].sum(), monotone=monotone)

@@ -124,7 +124,8 @@ class OddsCurveMap(BinaryMap):
     @property
     def strictly_increasing(self) -> bool:  # type: ignore[override]
         """Whether the function increases strictly."""
-        return bool(getattr(self, "monotone", True))
+        monotone = getattr(self, "monotone", True)
+        return isinstance(monotone, bool | np.bool_) and bool(monotone)
 
     @property
     def injective(self) -> bool:  # type: ignore[override]

@@ -283,17 +283,16 @@ def default_method(n_classes: int) -> str:
     Returns
     -------
     str
-        For two classes a map with an intercept, which can move the mean probability to the base rate even if the
-        predicted classes then change: a classifier of rare positives needs that. It is shrunk towards the identity, so
-        it seldom does harm with few samples (``docs/results/two_classes.md``). For more classes one that keeps the
-        predicted classes.
+        For two classes ``auto``: it moves the mean probability to the base rate, which a classifier of rare positives
+        needs, keeps the order of the samples, and of all maps it does harm least often
+        (``docs/results/two_classes.md``). For more classes one that keeps the predicted classes.
 
     Examples
     --------
     >>> default_method(2), default_method(10)
-    ('beta-shrunk', 'ets')
+    ('auto', 'ets')
     """
-    return "beta-shrunk" if n_classes == 2 else "ets"
+    return "auto" if n_classes == 2 else "ets"
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,10 @@ class SplineCalibration(OddsCurveMap):
         v is the log-odds scaled to [0, 1] between the first and the last knot. "loo" chooses the strength by
         approximate leave-one-out. "average" takes a weighted mean of the probabilities of 44 functions and of the
         identity. With few samples it seldom does harm, since most of the weight is then that of the identity.
-    monotone : bool
+    monotone : bool or float
         Choose only among penalties that give a strictly increasing function, or average over these; the strongest one
-        gives a straight line (Platt scaling).
+        gives a straight line (Platt scaling). A number, for "average" only: average over all functions if the odds
+        that one is right that decreases somewhere are above this number.
     logits, classes, weights
         As for :class:`TemperatureScaling`.
 
@@ -73,7 +74,7 @@ class SplineCalibration(OddsCurveMap):
         *,
         knots: int = 12,
         penalty: float | str = "loo",
-        monotone: bool = True,
+        monotone: bool | float = True,
         logits: bool = False,
         classes: Any = None,
         weights: str = "frequency",
@@ -90,11 +91,23 @@ class SplineCalibration(OddsCurveMap):
         if not (whole and 3 <= self.knots <= MOST_KNOTS):
             msg = f"knots must be a whole number from 3 to {MOST_KNOTS}, got {self.knots!r}"
             raise ValueError(msg)
+        if not self._whether():
+            if not (is_number(self.monotone) and self.monotone > 0):
+                msg = f"monotone must be True, False or a positive number, got {self.monotone!r}"
+                raise ValueError(msg)
+            if self.penalty != "average":
+                msg = f'monotone={self.monotone!r}: odds are for penalty="average"; pass True or False'
+                raise ValueError(msg)
+
+    def _whether(self) -> bool:
+        """Whether ``monotone`` is True or False, not odds."""
+        return isinstance(self.monotone, bool | np.bool_)
 
     def _curve(self, table: OddsTable) -> Curve:
         table = table.in_cells(GROUPS, CELLS)
         if self.penalty == "average":
-            return averaged_spline(table, int(self.knots), monotone=self.monotone, who=self)
+            odds = (np.inf if self.monotone else 0.0) if self._whether() else float(self.monotone)
+            return averaged_spline(table, int(self.knots), odds=odds, who=self)
         basis = NaturalSplines.at(knots_of(table, int(self.knots)))
         strengths = STRENGTHS if self.penalty == "loo" else np.append(float(self.penalty), STRENGTHS[-1:])
         path, curves = self._fits(table, basis, strengths)

@@ -104,8 +104,10 @@ class Auto(CalibrationMap):
     Notes
     -----
     For two classes the candidate is an average of smoothing splines, lines and the identity, weighted by how likely the
-    labels are under them (:class:`SplineCalibration`). From 2,500 samples on isotonic regression is another one, and
-    so is an order-preserving function where the predicted class must not change. The identity is outside the stack.
+    labels are under them (:class:`SplineCalibration`). It keeps the order of the samples, unless the odds are above 20
+    to 1 that a higher score means a lower probability somewhere. From 2,500 samples on isotonic regression is another
+    one, and so is an order-preserving function where the predicted class must not change. The identity is outside the
+    stack.
 
     For more classes the candidates are an order-preserving function, and structured matrix scaling, alone and after
     such a function; with 300 samples or more the function depends on the sample. The matrix is followed by another

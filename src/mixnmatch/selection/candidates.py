@@ -27,6 +27,8 @@ WEAK_RIDGE = 0.1
 ISOTONIC_FROM = 2500
 # From so many samples on, a function that depends on the sample improves on one that does not.
 CONTEXT_FROM = 300
+# A function that decreases somewhere has to be so many times as likely as those that keep the order of the samples.
+ODDS_AGAINST_ORDER = 20.0
 # Mixing of smooth one-vs-all maps with the uniform distribution, as in their short names.
 SMOOTHING = 0.03
 
@@ -54,7 +56,7 @@ def _one_vs_all_isotonic(**settings: Any) -> CalibrationMap:
 
 
 def _averaged_spline(**settings: Any) -> CalibrationMap:
-    return OneVsAll(SplineCalibration(penalty="average", monotone=False), smoothing=SMOOTHING, **settings)
+    return OneVsAll(SplineCalibration(penalty="average", monotone=ODDS_AGAINST_ORDER), smoothing=SMOOTHING, **settings)
 
 
 def _weak_matrix(**settings: Any) -> CalibrationMap:

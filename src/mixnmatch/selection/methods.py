@@ -19,7 +19,8 @@ Methods = Sequence[Any] | Mapping[str, Any]
 # The candidates that compare, recommend, report and demo share, so that they come to the same verdict.
 MANY_CLASSES = ("identity", "ts", "ets", "irm", "irm-ets", "irova-ts", "svs", "sms", "auto")
 TWO_CLASSES = ("identity", "ts", "platt", "ets", "beta-shrunk", "beta", "isotonic", "auto")
-# Maps with a matrix are left out above so many classes, and `auto`, which takes long, on tables of more entries.
+# Maps with a matrix are left out above so many classes, and `auto`, which takes long with more than two classes, on
+# tables of more entries.
 MATRIX_TO = 200
 AUTO_TO = 400_000
 
@@ -36,8 +37,8 @@ SIMPLICITY = (
 # With two classes, Platt scaling has two parameters in all, and beta scaling three.
 SIMPLE_FOR_TWO = ("identity", "uniform", "ts", "platt-shrunk", "platt", "ets", "beta-shrunk", "beta", "quadratic")
 
-# With few samples, a simple map that does well on average; with two classes it has an intercept.
-SAFEST, SAFEST_FOR_TWO = "ts", "beta-shrunk"
+# With few samples, the map that does harm least often; with two classes it has an intercept.
+SAFEST, SAFEST_FOR_TWO = "ts", "auto"
 # With fewer samples, or fewer outside the most frequent class, methods cannot be ranked.
 LEAST_SAMPLES = 64
 LEAST_OTHERS = 10
@@ -95,10 +96,13 @@ def simplicity(names: Sequence[str], n_classes: int) -> list[str]:
 
 def default_methods(source: Rows) -> tuple[list[str], list[str]]:
     """Short names that are compared unless others are asked for, and the remaining ones."""
-    names: tuple[str, ...] = TWO_CLASSES if source.n_classes == 2 else MANY_CLASSES
+    two = source.n_classes == 2
+    names: tuple[str, ...] = TWO_CLASSES if two else MANY_CLASSES
     if too_few(source.class_weights()):  # no ranking is possible
-        names = ("identity", SAFEST_FOR_TWO if source.n_classes == 2 else SAFEST)
-    left_out = [*(["sms"] if source.n_classes > MATRIX_TO else []), *(["auto"] if source.n_entries > AUTO_TO else [])]
+        names = ("identity", SAFEST_FOR_TWO if two else SAFEST)
+    left_out = ["sms"] if source.n_classes > MATRIX_TO else []
+    if source.n_entries > AUTO_TO and not two:
+        left_out.append("auto")
     compared = [name for name in names if name not in left_out]
     others = [name for name, method in methods().items() if method.same_as is None and name != "uniform"]
     return compared, [name for name in others if name not in compared]

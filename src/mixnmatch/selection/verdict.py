@@ -39,8 +39,8 @@ class Verdict:
     why : str
         The reason, in a sentence.
     decided : bool
-        Whether the data decided. False if there are too few samples to rank methods; the method is then a simple one
-        that does well on average with few samples.
+        Whether the data decided. False if there are too few samples to rank methods; the method is then one that
+        seldom does harm with few samples.
     best : str
         The method with the lowest mean score among those allowed.
     tied_with : tuple of str
@@ -173,7 +173,7 @@ def decide(comparison: Comparison, *, preserve_accuracy: bool = False) -> Verdic
     improvement is below zero.
 
     With fewer than 64 samples, or fewer than 10 outside the most frequent class, no ranking is possible. The verdict
-    then is temperature scaling, or Platt scaling for two classes, unless that significantly raises the score. If none
+    then is temperature scaling, or ``auto`` for two classes, unless that significantly raises the score. If none
     of the predictions is wrong, any map would make the scores more extreme, and the verdict is to leave them.
 
     Examples
@@ -283,7 +283,7 @@ class _Candidates:
         """The verdict where samples are too few to rank methods."""
         safe = SAFEST_FOR_TWO if self.n_classes == 2 and SAFEST_FOR_TWO in self.allowed else SAFEST
         method = safe if safe in self.allowed else simplicity(self.allowed, self.n_classes)[0]
-        why = f"{reason}, too few to rank methods; {method} is the safest simple choice"
+        why = f"{reason}, too few to rank methods; {method} is the safest choice"
         improvement = self.improvement(method)
         if _helps(improvement) == "harms":
             method, why = "identity", f"{reason}, too few to rank methods, and {method} raises the {self.score}"
