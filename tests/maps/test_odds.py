@@ -37,6 +37,7 @@ def test_every_distinct_score_is_kept_for_few_samples(scheme, n_classes):
 def test_cells_keep_weights_and_means(scheme, n_classes, monkeypatch):
     exact = odds_tables(columns(scheme, n_classes), 1e-37)
     monkeypatch.setattr(odds, "EXACT_EACH", 10)
+    monkeypatch.setattr(odds, "ENOUGH", odds.CELLS + 1)  # cells between the ends, as of tables that are joined
     with mm.engine(block_bytes=4000):
         cells = odds_tables(columns(scheme, n_classes), 1e-37)
     for one, other in zip(exact, cells, strict=True):
@@ -55,6 +56,18 @@ def test_cells_are_narrow():
     width = np.diff(table.log_odds)
     middle = np.abs(table.log_odds[:-1]) < 5
     assert (width[middle] < 0.006 * (1 + np.abs(table.log_odds[:-1][middle]))).all()
+
+
+@pytest.mark.parametrize("centre, spread", [(0.0, 1e-5), (-4.0, 1e-3), (0.0, 1e6)])
+def test_cells_follow_scores_that_are_close_together_or_far_apart(centre, spread, monkeypatch):
+    monkeypatch.setattr(odds, "EXACT_EACH", 10)
+    x = centre + spread * np.random.default_rng(0).normal(size=5000)
+    y = np.random.default_rng(1).integers(0, 2, 5000)
+    source = rows(np.stack([np.zeros(5000), x], axis=1), y, logits=True)
+    (table,) = odds_tables(Columns(source, "positive"), 0.0)
+    assert len(table.weight) > 1000
+    assert table.weight.sum() == 5000
+    assert table.log_odds[[0, -1]] == pytest.approx([x.min(), x.max()])
 
 
 def test_spans_are_never_empty():

@@ -119,7 +119,7 @@ def test_average_is_the_mean_of_the_probabilities(monotone):
     weights = rng.dirichlet(np.ones(len(curves)))
     at = nodes(knots)
     values, slopes = (np.stack([part(at) for part in parts]) for parts in (curves, [c.slope for c in curves]))
-    made = average(at, values, slopes, weights, monotone=monotone)
+    made = average(at, values, slopes, weights, inside=np.abs(at) < 6, monotone=monotone)
     x = rng.uniform(-60, 60, size=4000)
     f = np.stack([curve(x) for curve in curves])
     # Logarithms of the mean and of its complement, so that nothing is lost where probabilities are near 1.
@@ -129,6 +129,19 @@ def test_average_is_the_mean_of_the_probabilities(monotone):
     np.testing.assert_allclose(made(x[inside]), (log_p - log_not)[inside], atol=0.01)
     np.testing.assert_allclose(sigmoid(made(x)), np.exp(log_p), atol=1e-3)
     assert not monotone or made.least_slope() > 0
+
+
+def test_average_never_decreases_beyond_the_samples():
+    """Small scores say nothing about large ones: where the curve bends there, it stays level."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(-11, 1.5, 500)
+    y = (rng.random(500) < sigmoid(2 * (x + 11))).astype(int)
+    for monotone in (True, 20.0, False):
+        fitted = SplineCalibration(penalty="average", monotone=monotone, logits=True).fit(x, y)
+        beyond = fitted.predict_proba(np.linspace(x.max(), 60, 2000))[:, 1]
+        before = fitted.predict_proba(np.linspace(-60, x.min(), 2000))[:, 1]
+        assert (np.diff(beyond) >= 0).all()
+        assert (np.diff(before) >= 0).all()
 
 
 def test_odds_decide_whether_an_average_may_decrease():

@@ -122,9 +122,14 @@ class PiecewiseTables:
 
 @dataclass(frozen=True)
 class CurveTables:
-    """Piecewise cubic functions stored end to end: one for all columns of a tensor, or one for each."""
+    """Piecewise cubic functions stored end to end: one for all columns of a tensor, or one for each.
+
+    Pieces are of powers of x less their ``origins``, the number closest to 0 where they hold: single precision would
+    lose digits between a far knot and x.
+    """
 
     functions: PiecewiseTables
+    origins: Array
     pieces: Array
 
     @classmethod
@@ -132,13 +137,19 @@ class CurveTables:
         """The functions of a map."""
         offsets = fitted.offsets_.astype(np.int64)
         first = fitted.knots_[offsets[:-1]]  # what the pieces on the left are about
-        return cls(PiecewiseTables(fitted.knots_, fitted.knots_, 0 * fitted.knots_, first, offsets), fitted.pieces_)
+        functions = PiecewiseTables(fitted.knots_, fitted.knots_, 0 * fitted.knots_, first, offsets)
+        low = functions._with_left(fitted.knots_, np.full(len(first), -np.inf))
+        high = np.append(low[1:], -np.inf)
+        origins = np.clip(0.0, low, np.where(high == -np.inf, np.inf, high))  # the last piece of a function has no end
+        move = origins - functions._with_left(fitted.knots_, first)
+        a, b, c, d = fitted.pieces_.T
+        moved = [a + (b + (c + d * move) * move) * move, b + (2 * c + 3 * d * move) * move, c + 3 * d * move, d]
+        return cls(functions, origins, np.stack(moved, axis=1))
 
     def at(self, x: Tensor) -> Tensor:
         """Values of the functions at the entries of a tensor; they are continuous, so any search will do."""
         position, graph = self.functions._search(x, exact=True), x.graph
-        knots = self.functions._with_left(self.functions.knots, self.functions.left)
-        away = x - position.looked_up_in(graph.constant("knots", knots))
+        away = x - position.looked_up_in(graph.constant("origins", self.origins))
         value = position.looked_up_in(graph.constant("power_3", self.pieces[:, 3]))
         for power in (2, 1, 0):
             value = value * away + position.looked_up_in(graph.constant(f"power_{power}", self.pieces[:, power]))

@@ -26,6 +26,8 @@ THROUGH_ZERO, IDENTITY = 2.0, 30.0
 LEAST_SHARE = 1e-6
 # Knots of the two scales that are closer than this are one.
 APART = 1e-3
+# Log-odds of this size (root mean square) or less are smoothed on their own scale, larger ones as if they had it.
+USUAL_SIZE = 10.0
 
 
 @dataclass(frozen=True)
@@ -49,39 +51,47 @@ class Family:
 def averaged_spline(table: OddsTable, count: int, *, odds: float, who: Any) -> Curve:
     """The average; splines have so many knots at most.
 
-    It is over increasing functions only, unless the odds that another one is right are above ``odds``.
+    It is over functions that increase in the range of the samples, unless the odds that another one is right are above
+    ``odds``; with infinite odds over those that increase everywhere.
     """
     basis = NaturalSplines.at(knots_of(table, count))
     scaled = OddsTable(np.arcsinh(table.log_odds), table.weight, table.positive)
     other = NaturalSplines.at(knots_of(scaled, count))
     at = nodes(_distinct(np.concatenate([basis.knots, np.sinh(other.knots)])))
-    values, slopes, increasing = [at[None]], [np.ones((1, len(at)))], [np.array([True])]
+    inside = (at >= table.log_odds[0]) & (at <= table.log_odds[-1])
+    values, slopes, least = [at[None]], [np.ones((1, len(at)))], [np.ones((1, 2))]
     evidence, prior = [_identity_evidence(table)], [np.array([IDENTITY])]
-    for family in (_of_log_odds(basis, table.slope_unit), _of_asinh(other, table.slope_unit)):
+    for family in (_of_log_odds(basis, table), _of_asinh(other, table)):
         free = np.full(len(family.identity), -np.inf)
         path = fit_path(family.features(table.log_odds), table, family.penalties, family.identity, free, who)
         values.append(path.theta @ family.features(at).T)
         slopes.append(path.theta @ family.slopes(at).T)
-        increasing.append(slopes[-1].min(axis=1) >= table.smallest_slope)
+        ends = [slopes[-1].min(axis=1), slopes[-1].min(axis=1, where=inside, initial=np.inf)]
+        least.append(np.stack(ends, axis=1))
         evidence.append(path.log_evidence)
         prior.append(family.prior)
-    log_evidence, rising = np.concatenate(evidence), np.concatenate(increasing)
+    log_evidence = np.concatenate(evidence)
+    rising, rising_inside = (np.concatenate(least) >= table.smallest_slope).T
+    allowed = rising if odds == np.inf else rising_inside
     weights = np.concatenate(prior) * np.exp(log_evidence - log_evidence.max())
-    monotone = bool(weights[~rising].sum() <= odds * weights[rising].sum())
+    monotone = bool(weights[~allowed].sum() <= odds * weights[allowed].sum())
     if monotone:
-        weights = np.where(rising, np.concatenate(prior) * np.exp(log_evidence - log_evidence[rising].max()), 0.0)
+        weights = np.where(allowed, np.concatenate(prior) * np.exp(log_evidence - log_evidence[allowed].max()), 0.0)
     kept = np.flatnonzero(weights > LEAST_SHARE * weights.sum())
     f, slope = (np.vstack(parts)[kept] for parts in (values, slopes))
-    return average(at, f, slope, weights[kept] / weights[kept].sum(), monotone=monotone)
+    return average(at, f, slope, weights[kept] / weights[kept].sum(), inside=inside, monotone=monotone)
 
 
-def _of_log_odds(basis: NaturalSplines, unit: float) -> Family:
-    """Splines of the log-odds with a penalty on the slope of the line inside, less 1, and on its value at 0; lines."""
+def _of_log_odds(basis: NaturalSplines, table: OddsTable) -> Family:
+    """Splines of the log-odds with penalties on the line inside, on its slope less 1 and its change at 0; lines."""
     bent = basis.components()[:, :-2]
-    size = bent.shape[1] + 2
+    size, unit = bent.shape[1] + 2, table.slope_unit
+    stretch = max(1.0, table.size / USUAL_SIZE) ** 3
+    turning = np.append(np.zeros(size - 2), [table.pivot, 1.0])
 
     def penalty(rough: float, line: float, at_zero: float) -> Array:
-        return np.diag(np.append(np.full(size - 2, rough), [line * unit**2, at_zero / 4]))
+        away = np.append(np.full(size - 2, rough * stretch), [line * unit**2, 0.0])
+        return np.diag(away) + at_zero / 4 * np.outer(turning, turning)
 
     pairs = list(product(ROUGH, LINE))
     penalties = [penalty(rough, line, line) for rough, line in pairs]
@@ -95,9 +105,9 @@ def _of_log_odds(basis: NaturalSplines, unit: float) -> Family:
     )
 
 
-def _of_asinh(basis: NaturalSplines, unit: float) -> Family:
-    """Splines of asinh(x) plus a line in x, with the same penalties but on the value of the whole at 0."""
-    parts = basis.components()[:, :-1]
+def _of_asinh(basis: NaturalSplines, table: OddsTable) -> Family:
+    """Splines of asinh(x) plus a line in x, with the same penalties but on the change of the whole at 0."""
+    parts, unit = basis.components()[:, :-1], table.slope_unit
 
     def features(x: Array) -> Array:
         return np.column_stack([basis(np.arcsinh(x)) @ parts, x, np.ones_like(x)])
@@ -106,9 +116,9 @@ def _of_asinh(basis: NaturalSplines, unit: float) -> Family:
         inner = basis.slope(np.arcsinh(x)) @ parts / np.hypot(1.0, x)[:, None]
         return np.column_stack([inner, np.ones_like(x), np.zeros_like(x)])
 
-    at_zero = features(np.zeros(1))
+    turning = features(np.array([table.pivot]))
     penalties = [
-        np.diag(np.append(np.full(parts.shape[1], rough), [line * unit**2, 0.0])) + line / 4 * at_zero.T @ at_zero
+        np.diag(np.append(np.full(parts.shape[1], rough), [line * unit**2, 0.0])) + line / 4 * turning.T @ turning
         for rough, line in product(ROUGH_ASINH, LINE)
     ]
     return Family(features, slopes, np.stack(penalties), np.ones(len(penalties)))

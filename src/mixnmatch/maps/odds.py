@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,12 @@ Array = NDArray[np.float64]
 # Problems of up to so many entries, and of up to so many together, keep every distinct score.
 EXACT_EACH, EXACT_ALL = 1 << 14, 1 << 22
 # Otherwise log-odds x fall into cells of equal width of asinh(x): so many of them, fewer with many problems. The first
-# and the last one hold all log-odds beyond FAR.
-CELLS, FEWEST_CELLS, CELLS_ALL, FAR = 1 << 14, 1 << 10, 1 << 21, 1e4
+# and the last one hold all log-odds beyond FAR. Where fewer than ENOUGH are filled, or these two are, cells are made
+# again between the smallest and the largest log-odds.
+CELLS, FEWEST_CELLS, CELLS_ALL, FAR, ENOUGH = 1 << 14, 1 << 10, 1 << 21, 1e4, 1 << 8
 # A span of log-odds below this is no span.
 NARROW = 1e-6
-SMALLEST_UNIT = 1e-6
-REACH = float(np.arcsinh(FAR))
+REACH = (-float(np.arcsinh(FAR)), float(np.arcsinh(FAR)))
 # Slopes stay above this over the size of the log-odds, so that functions increase strictly.
 SMALLEST_SLOPE = 1e-6
 
@@ -51,10 +52,20 @@ class OddsTable:
         """Root mean square of the log-odds."""
         return float(np.sqrt(self.weight @ np.square(self.log_odds) / self.weight.sum()))
 
-    @property
+    @cached_property
     def slope_unit(self) -> float:
-        """What a change of a slope by 1 changes log-odds by, where that is less than 1."""
-        return float(np.clip(self.size, SMALLEST_UNIT, 1.0))
+        """What a change of a slope by 1 changes log-odds by, where that is less than 1: their standard deviation."""
+        spread = np.sqrt(self.weight @ np.square(self.log_odds - self._mean) / self.weight.sum())
+        return float(min(spread, 1.0)) if spread >= NARROW else 1.0  # equal scores say nothing of a slope
+
+    @property
+    def pivot(self) -> float:
+        """Where slopes turn at no cost: at 0, but close to the mean where all log-odds are close to it."""
+        return (1 - self.slope_unit) * self._mean
+
+    @property
+    def _mean(self) -> float:
+        return float(self.weight @ self.log_odds / self.weight.sum())
 
     @property
     def smallest_slope(self) -> float:
@@ -65,7 +76,7 @@ class OddsTable:
         """The table itself if it has at most so many groups, else one with the groups of a cell joined."""
         if len(self.weight) <= most:
             return self
-        cell = _cells(self.log_odds, cells)
+        cell = _cells(self.log_odds, cells, (np.arcsinh(self.log_odds[0]), np.arcsinh(self.log_odds[-1])))
         parts = self.weight, self.positive, self.weight * self.log_odds
         return _means(*(weighted_count(cell, part, cells) for part in parts))
 
@@ -79,7 +90,12 @@ def odds_tables(columns: Columns, floor: float) -> list[OddsTable]:
         weight = np.concatenate([part[2] for part in parts])
         return [_distinct(x[:, k], positive[:, k], weight) for k in range(columns.n_problems)]
     cells = int(np.clip(CELLS_ALL // columns.n_problems, FEWEST_CELLS, CELLS))
-    sums = columns.total(_block_cells, floor, cells, block_bytes=1 << 24)
+    sums = columns.total(_block_cells, floor, cells, REACH, block_bytes=1 << 24)
+    filled = sums[0] > 0
+    if (filled.sum(axis=1) < ENOUGH).any() or filled[:, [0, -1]].any():
+        ends = columns.source.total(_block_ends, columns.scheme, floor, combine=np.maximum)
+        low, high = -ends[0], ends[1]
+        sums = columns.total(_block_cells, floor, cells, (low, high), block_bytes=1 << 24)
     return [_means(*problem) for problem in np.moveaxis(sums, 1, 0)]
 
 
@@ -95,11 +111,17 @@ def _distinct(x: Array, positive: NDArray[np.bool_], weight: Array) -> OddsTable
     return OddsTable(distinct, *sums)
 
 
-def _block_cells(block: Block, scheme: str, floor: float, cells: int) -> Array:
+def _block_ends(block: Block, scheme: str, floor: float) -> Array:
+    """Asinh of the largest log-odds of each problem, and of the smallest one with the other sign, 2 x K."""
+    x = log_odds(block, scheme, floor)
+    return np.arcsinh(np.stack([-x.min(axis=0), x.max(axis=0)]))
+
+
+def _block_cells(block: Block, scheme: str, floor: float, cells: int, ends: tuple[Any, Any]) -> Array:
     """Weight, weight of positives and weighted sum of log-odds in each cell, 3 x K x cells."""
     x, positive, weight = _block_odds(block, scheme, floor)
     problems = x.shape[1]
-    cell = _cells(x, cells)
+    cell = _cells(x, cells, ends)
     cell += np.arange(problems) * cells
     each = np.repeat(weight, problems)
     parts = each, each * positive.ravel(), each * x.ravel()
@@ -107,8 +129,10 @@ def _block_cells(block: Block, scheme: str, floor: float, cells: int) -> Array:
     return np.stack(sums).reshape(3, problems, cells)
 
 
-def _cells(x: Array, cells: int) -> NDArray[np.intp]:
-    return np.clip((np.arcsinh(x) + REACH) * (cells / (2 * REACH)), 0, cells - 1).astype(np.intp)
+def _cells(x: Array, cells: int, ends: tuple[Any, Any]) -> NDArray[np.intp]:
+    """Cells of log-odds, of equal width of asinh(x) between two ends."""
+    width = np.maximum(ends[1] - ends[0], np.finfo(float).tiny) / cells
+    return np.clip((np.arcsinh(x) - ends[0]) / width, 0, cells - 1).astype(np.intp)
 
 
 def _means(weight: Array, positive: Array, total: Array) -> OddsTable:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.scores import SMALLEST_PROBABILITY
 from mixnmatch.maps._ridge import fit_path
 from mixnmatch.maps.base import BinaryMap
 from mixnmatch.maps.columns import Columns, log_odds
@@ -66,21 +65,29 @@ class Curve:
         return float(min(ends.min(), inside.min()))
 
 
-def average(at: Array, f: Array, slope: Array, weights: Array, *, monotone: bool) -> Curve:
+def average(at: Array, f: Array, slope: Array, weights: Array, *, inside: NDArray[np.bool_], monotone: bool) -> Curve:
     r"""Log-odds of the weighted mean of the probabilities :math:`\sigma(f_g(x))`, interpolated between many nodes.
 
     ``f`` and ``slope`` hold values and derivatives of the functions at the nodes ``at``, G x N. Interpolation is by
     cubic polynomials with the value and slope of the average at the nodes, and beyond the last node on each side by a
     straight line. With ``monotone`` slopes are limited so that the interpolation increases where the average does.
+    Beyond the nodes ``inside`` the range of the samples it never decreases: nothing speaks for a turn there.
     """
     log_weights = np.log(weights)[:, None]
     log_p, log_not = (np.logaddexp.reduce(log_weights - np.logaddexp(0.0, sign * f), axis=0) for sign in (-1, 1))
     # The slope is that of the functions, weighted by the share of each in p (1 - p).
     share = np.exp(log_weights - np.logaddexp(0.0, f) - np.logaddexp(0.0, -f) - log_p - log_not)
     value, rise = log_p - log_not, np.sum(share * slope, axis=0)
+    first, last = np.flatnonzero(inside)[[0, -1]]
+    value[last:] = np.maximum.accumulate(value[last:])
+    value[: first + 1] = np.minimum.accumulate(value[first::-1])[::-1]
     width, secant = np.diff(at), np.diff(value) / np.diff(at)
-    if monotone:  # a cubic piece increases if the slopes at its ends are at most three times that between them
-        rise = np.minimum(rise, 3 * np.minimum(np.append(secant, np.inf), np.append(np.inf, secant)))
+    held = np.full(len(at), monotone)
+    held[: first + 1] = held[last:] = True
+    rise[:first], rise[last + 1 :] = np.maximum(rise[:first], 0.0), np.maximum(rise[last + 1 :], 0.0)
+    # A cubic piece increases if the slopes at its ends are at most three times that between them.
+    steepest = 3 * np.minimum(np.append(secant, np.inf), np.append(np.inf, secant))
+    rise = np.where(held, np.minimum(rise, np.maximum(steepest, 0.0)), rise)
     left, right = rise[:-1], rise[1:]
     bent = (3 * secant - 2 * left - right) / width, (left + right - 2 * secant) / np.square(width)
     inner = np.stack([value[:-1], left, *bent], axis=1)
@@ -136,7 +143,7 @@ class OddsCurveMap(BinaryMap):
         raise NotImplementedError(type(self).__name__)
 
     def _fit_columns(self, columns: Columns) -> dict[str, Any]:
-        floor = max(columns.source.probability_floor(), SMALLEST_PROBABILITY)
+        floor = columns.source.probability_floor()
         curves = [self._curve(table) for table in odds_tables(columns, floor)]
         return {
             "knots_": np.concatenate([curve.knots for curve in curves]),
@@ -172,7 +179,10 @@ class OddsCurveMap(BinaryMap):
 def straight_line(table: OddsTable, who: Any) -> tuple[float, float]:
     """Slope (above 0) and intercept of the straight line with the least log loss, hardly penalised."""
     features = np.stack([table.log_odds, np.ones_like(table.log_odds)], axis=1)
-    penalty = WEAK * np.diag([table.slope_unit**2, 0.25])[None]
-    path = fit_path(features, table, penalty, np.array([1.0, 0.0]), np.array([table.smallest_slope, -np.inf]), who)
+    turning = np.array([table.pivot, 1.0])
+    penalty = WEAK * (np.diag([table.slope_unit**2, 0.0]) + 0.25 * np.outer(turning, turning))
+    path = fit_path(
+        features, table, penalty[None], np.array([1.0, 0.0]), np.array([table.smallest_slope, -np.inf]), who
+    )
     slope, intercept = path.theta[0]
     return float(slope), float(intercept)

@@ -70,9 +70,9 @@ class QuadraticScaling(OddsCurveMap):
         low, high = table.span(TAIL)
         strengths = STRENGTHS if self.penalty == "loo" else np.array([float(self.penalty)])
         difference = np.array([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
-        at_zero = _features(np.zeros(1), low, high)[0]
+        turning = _features(np.array([table.pivot]), low, high)[0]
         unit = table.slope_unit**2
-        weak = WEAK * (unit * np.diag([0.5, 0.5, 0.0]) + 0.25 * np.outer(at_zero, at_zero))
+        weak = WEAK * (unit * np.diag([0.5, 0.5, 0.0]) + 0.25 * np.outer(turning, turning))
         penalties = unit * strengths[:, None, None] * difference + weak
         centre = np.array([1.0, 1.0, (low + high) / 2])
         lower = np.array([table.smallest_slope, table.smallest_slope, -np.inf])

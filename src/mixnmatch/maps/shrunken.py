@@ -63,8 +63,11 @@ class _Shrunken(LogisticMap):
         features = self._features_of(table.log_odds)
         slopes = self._n_features
         identity = np.append(np.ones(slopes), 0.0)
-        scale = np.diag(np.append(np.ones(slopes), INTERCEPT_SCALE**-2))
-        # Scores that are all close to 1/2 need steep slopes: what counts is how much the log-odds change.
+        # Scores that are all close together need steep slopes, which turn where the scores are: what counts is how much
+        # the log-odds change.
+        zero, turning = self._features_of(np.array([0.0, table.pivot]))
+        turning[:slopes] -= zero[:slopes]
+        scale = np.diag(np.append(np.ones(slopes), 0.0)) + np.outer(turning, turning) / INTERCEPT_SCALE**2
         scale[:slopes, :slopes] -= (1 - table.slope_unit**2) / slopes
         lower = np.append(np.full(slopes, table.smallest_slope), -np.inf)
         strengths = STRENGTHS if self.penalty == "loo" else np.array([float(self.penalty)])
@@ -77,7 +80,7 @@ class _Shrunken(LogisticMap):
         if chosen == len(strengths):  # the identity
             return theta, 0.0
         # A shrunken intercept would leave part of a wrong base rate in place, on which all samples agree.
-        slopes_kept = np.append(theta[:-1], 0.0)
+        slopes_kept = np.append(theta[:-1], turning[:-1] @ (1 - theta[:-1]))
         weakest = np.diag(np.append(np.full(slopes, FIXED), STRENGTHS[0] / INTERCEPT_SCALE**2))
         intercept = fit_path(features, table, weakest[None], slopes_kept, lower, self).theta[0, -1]
         return np.append(theta[:-1], intercept), float(1 / strengths[chosen])
@@ -100,8 +103,9 @@ class ShrunkenPlattScaling(_Shrunken):
     ----------
     penalty : float or "loo"
         Strength :math:`\lambda` of the penalty :math:`\lambda(u^2(a-1)^2 + b^2/4)/2`, added to the sum of log losses.
-        The unit u is the root mean square of the log-odds, or 1 if that is less. "loo" chooses the strength for each
-        problem by approximate leave-one-out.
+        The unit u is the standard deviation of the log-odds, or 1 if that is less. Where u is below 1, b is replaced by
+        the change of the log-odds at (1 - u) times their mean. "loo" chooses the strength for each problem by
+        approximate leave-one-out.
     logits, classes, weights
         As for :class:`TemperatureScaling`.
 

@@ -123,7 +123,7 @@ class SplineCalibration(OddsCurveMap):
         parts, size = basis.components(), len(basis.knots)
         middle, length = float(basis.knots.mean()), float(np.ptp(basis.knots))
         rough = np.diag(np.append(np.ones(size - 2), [0.0, 0.0]))
-        line = _towards_identity(size, middle, length, table.slope_unit)
+        line = _towards_identity(size, table.pivot, middle, length, table.slope_unit)
         penalties = WEAK * line + strengths[:, None, None] * rough
         identity = np.append(np.zeros(size - 2), [length, middle])
         features, free = basis(table.log_odds) @ parts, np.full(size, -np.inf)
@@ -134,11 +134,11 @@ class SplineCalibration(OddsCurveMap):
         return np.array([curve.least_slope() >= table.smallest_slope for curve in curves]) | (not self.monotone)
 
 
-def _towards_identity(size: int, middle: float, length: float, unit: float) -> Array:
-    """Penalty on the slope less 1, and on the value at 0, of the line inside a spline."""
+def _towards_identity(size: int, pivot: float, middle: float, length: float, unit: float) -> Array:
+    """Penalty on the slope less 1, and on the change at the pivot, of the line inside a spline."""
     penalty = np.zeros((size, size))
-    at_zero = np.array([-middle / length, 1.0])
-    penalty[-2:, -2:] = np.diag([(unit / length) ** 2, 0.0]) + 0.25 * np.outer(at_zero, at_zero)
+    turning = np.array([(pivot - middle) / length, 1.0])
+    penalty[-2:, -2:] = np.diag([(unit / length) ** 2, 0.0]) + 0.25 * np.outer(turning, turning)
     return penalty
 
 
