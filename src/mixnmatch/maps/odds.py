@@ -114,7 +114,7 @@ def _distinct(x: Array, positive: NDArray[np.bool_], weight: Array) -> OddsTable
 def _block_ends(block: Block, scheme: str, floor: float) -> Array:
     """Asinh of the largest log-odds of each problem, and of the smallest one with the other sign, 2 x K."""
     x = log_odds(block, scheme, floor)
-    return np.arcsinh(np.stack([-x.min(axis=0), x.max(axis=0)]))
+    return np.asarray(np.arcsinh(np.stack([-x.min(axis=0), x.max(axis=0)])))
 
 
 def _block_cells(block: Block, scheme: str, floor: float, cells: int, ends: tuple[Any, Any]) -> Array:
@@ -132,7 +132,7 @@ def _block_cells(block: Block, scheme: str, floor: float, cells: int, ends: tupl
 def _cells(x: Array, cells: int, ends: tuple[Any, Any]) -> NDArray[np.intp]:
     """Cells of log-odds, of equal width of asinh(x) between two ends."""
     width = np.maximum(ends[1] - ends[0], np.finfo(float).tiny) / cells
-    return np.clip((np.arcsinh(x) - ends[0]) / width, 0, cells - 1).astype(np.intp)
+    return np.asarray(np.clip((np.arcsinh(x) - ends[0]) / width, 0, cells - 1), dtype=np.intp)
 
 
 def _means(weight: Array, positive: Array, total: Array) -> OddsTable:
