@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from mixnmatch import calibrator
 from mixnmatch._engine.errors import InputError
+from mixnmatch.selection import candidates
 from peers.datasets import Problem
 
 Floats = NDArray[np.float64]
@@ -104,7 +105,8 @@ def fits(folder: Path, half: str, task: str) -> Iterator[dict[str, object]]:
                 print(f"{problem.name}, {size} samples: {error}")
                 continue
             seconds = time.perf_counter() - start
-            found = losses(fitted.predict_proba(problem.new_scores), problem.new_labels)
+            p = fitted.predict_proba(problem.new_scores)
+            found = losses(p, problem.new_labels)
             yield {
                 "problem": problem.name,
                 "size": size,
@@ -112,8 +114,16 @@ def fits(folder: Path, half: str, task: str) -> Iterator[dict[str, object]]:
                 "brier": found[1],
                 "id_nll": given[0],
                 "id_brier": given[1],
+                "reordered": int(reordered(problem.new_scores, p)),
                 "fit": seconds,
             }
+
+
+def reordered(before: NDArray, after: NDArray) -> bool:
+    """Whether a higher probability of the last class becomes a lower one somewhere."""
+    order = np.argsort(before[:, -1], kind="stable")
+    ties = np.diff(before[order, -1]) == 0
+    return bool((np.diff(after[order, -1])[~ties] < -1e-9).any())
 
 
 def tabular(folder: Path, half: str, task: str, output: Path | None) -> None:
@@ -127,14 +137,15 @@ def tabular(folder: Path, half: str, task: str, output: Path | None) -> None:
                 writer.writeheader()
                 writer.writerows(rows)
     table = {key: np.array([row[key] for row in rows], dtype=float) for key in rows[0] if key != "problem"}
-    print("| samples | problems | harm | log loss | as given | Brier score | as given |\n|---|---|---|---|---|---|---|")
+    columns = "samples | problems | harm | log loss | as given | Brier score | as given | order changed"
+    print(f"| {columns} |\n|---|---|---|---|---|---|---|---|")
     for (low, high), name in GROUPS.items():
         chosen = (table["size"] >= low) & (table["size"] <= high)
         if not chosen.any():
             continue
         harm = np.mean(table["nll"][chosen] > (1 + HARM) * table["id_nll"][chosen])
         means = " | ".join(f"{table[key][chosen].mean():.4f}" for key in ("nll", "id_nll", "brier", "id_brier"))
-        print(f"| {name} | {chosen.sum()} | {harm:.1%} | {means} |")
+        print(f"| {name} | {chosen.sum()} | {harm:.1%} | {means} | {table['reordered'][chosen].mean():.0%} |")
 
 
 def times() -> None:
@@ -168,12 +179,15 @@ def main() -> None:
     problems.add_argument("--half", choices=("first", "second"), default="first")
     problems.add_argument("--task", choices=("binary", "multiclass"), default="binary")
     problems.add_argument("--csv", type=Path)
+    problems.add_argument("--odds", type=float, help="odds from which on two classes may be reordered [default: 20]")
     parts.add_parser("times")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     if asked.part == "calibrated":
         calibrated(asked.repetitions, asked.map, tuple(asked.scores))
     elif asked.part == "problems":
+        if asked.odds is not None:
+            candidates.ODDS_AGAINST_ORDER = asked.odds
         tabular(asked.folder, asked.half, asked.task, asked.csv)
     else:
         times()
