@@ -14,12 +14,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import has_fit_parameter
 
 from mixnmatch._engine.errors import caller_level
-from mixnmatch._engine.frames import check_aligned
 from mixnmatch._engine.labels import is_text, plain_names
 from mixnmatch.exceptions import CalibrationWarning
 
 __all__ = [
-    "check_same_index",
     "class_names",
     "codes_of",
     "is_pairwise",
@@ -147,14 +145,6 @@ def softmax(scores: NDArray[Any]) -> NDArray[np.float64]:
     p = np.exp(table - table.max(axis=1, keepdims=True), dtype=np.float64)
     p /= p.sum(axis=1, keepdims=True)
     return np.asarray(p)
-
-
-def check_same_index(X: Any, **others: Any) -> None:
-    """Raise an error if features and what belongs to them have different pandas indexes."""
-    try:
-        check_aligned(X, **others)
-    except ValueError as error:
-        raise ValueError(str(error).replace("scores", "X")) from None
 
 
 def read_targets(y: Any) -> NDArray[Any]:

@@ -107,6 +107,7 @@ def net_benefit(
     sample_weight: Any = None,
     logits: bool = False,
     classes: Any = None,
+    positive: Any = None,
     weights: str = "frequency",
     confidence: float = 0.95,
 ) -> DecisionCurve:
@@ -128,6 +129,9 @@ def net_benefit(
         Whether ``probs`` are logits.
     classes : sequence, optional
         Names of the two classes; the second one is the positive class.
+    positive : label, optional
+        The positive class, which a vector of probabilities is about; needed for text labels, as for
+        :func:`mixnmatch.rows`.
     weights : {"frequency", "importance"}
         What sample weights mean.
     confidence : float
@@ -159,7 +163,7 @@ def net_benefit(
     array([0.4375, 0.5   ])
     """
     check_confidence(confidence)
-    source = labelled(probs, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = labelled(probs, y, sample_weight, logits=logits, classes=classes, positive=positive, weights=weights)
     outcomes = positive_class(source, "a decision curve")
     t = _read_thresholds(thresholds)
     w = np.ones(len(outcomes.z)) if outcomes.weight is None else outcomes.weight
