@@ -302,7 +302,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         path : path
             Where to write; an existing file is replaced.
         X : array or data frame
-            A few rows of features; the inputs of the model get their types and names.
+            A few rows of features; the inputs of the model get their types and names. Columns of a data frame are
+            inputs of their own if the first step of a pipeline takes them so; otherwise there is one input, ``X``.
         precision : {"double", "single"}
             Precision of the maps, as for :meth:`CalibrationMap.to_onnx`. skl2onnx decides that of the classifier.
 
