@@ -86,18 +86,18 @@ def _converted(estimator: Any, X: Any, logits: bool) -> Any:
                 return to_onnx(estimator, table, options={id(last): wanted} if wanted else None)
         except Exception as error:  # converters raise all kinds of errors
             failed.append(error)
-    error = failed[-1]
+    last_error = failed[-1]
     scores, hint = "decision function" if logits else "probabilities", ""
-    if type(error).__name__ in ("MissingShapeCalculator", "MissingConverter"):
+    if type(last_error).__name__ in ("MissingShapeCalculator", "MissingConverter"):
         hint = (
             "; register a converter first (onnxmltools has those of XGBoost and LightGBM), or export the map alone: "
             "model.pairs_[0][1].to_onnx(path)"
         )
     elif logits:
         hint = '; with scores="predict_proba" it may be possible'
-    why = f"{type(error).__name__}: {' '.join(str(error).split()):.200}"
+    why = f"{type(last_error).__name__}: {' '.join(str(last_error).split()):.200}"
     msg = f"skl2onnx cannot convert this {type(last).__name__} with its {scores}{hint} ({why})"
-    raise ValueError(msg) from error
+    raise ValueError(msg) from last_error
 
 
 def _drop_label(model: Any, names: tuple[str, str]) -> None:
