@@ -1,6 +1,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -16,9 +17,11 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mixnmatch import CalibratedClassifier, Isotonic, OneVsAll, TemperatureScaling, load
+from mixnmatch import CalibratedClassifier, Isotonic, Monitor, OneVsAll, TemperatureScaling, evaluate, load
+from mixnmatch.exceptions import CalibrationWarning
 from mixnmatch.maps.base import CalibrationMap
 from tests.maps.expressions import ALL, expression
 
@@ -319,7 +322,8 @@ def test_saved_maps_know_the_classes(blobs, tmp_path, names, saved):
     assert loaded.classes_.tolist() == saved
     scores = model.pairs_[0][0].decision_function(X_test)
     np.testing.assert_array_equal(loaded.predict_proba(scores), model.predict_proba(X_test))
-    np.testing.assert_array_equal(loaded.predict(scores).astype(str), model.predict(X_test).astype(str))
+    kind = loaded.classes_.dtype
+    np.testing.assert_array_equal(loaded.predict(scores), model.predict(X_test).astype(kind))
 
 
 def test_truth_values_as_classes(blobs, tmp_path):
@@ -397,3 +401,93 @@ def test_a_frozen_estimator_must_be_fitted():
     X, y = make_classification(60, random_state=0)
     with pytest.raises(NotFittedError):
         CalibratedClassifier(FrozenEstimator(LogisticRegression())).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def frauds():
+    """Features and labels of payments, 3% of them positive, as pandas objects."""
+    rng = np.random.default_rng(0)
+    odds = rng.normal(-5.2, 1.9, 6000)
+    y = (rng.random(6000) < 1 / (1 + np.exp(-odds))).astype(int)
+    return pd.DataFrame({"odds": odds, "noise": rng.normal(size=6000)}), pd.Series(y, name="fraud")
+
+
+@pytest.mark.parametrize("what", ["y", "sample_weight", "groups"])
+def test_indexes_that_differ_are_refused(frauds, what):
+    X, y = frauds[0][:300], frauds[1][:300]
+    other = {"y": y, what: pd.Series(np.arange(300) % 2).sample(frac=1, random_state=0)}
+    with pytest.raises(ValueError, match=rf"X and {what} have different indexes: .*{what}.loc\[X.index\]"):
+        CalibratedClassifier().fit(X, **other)
+
+
+def test_equal_indexes_in_any_order_and_arrays_are_fine(frauds):
+    X, _, y, _ = train_test_split(*frauds, train_size=2000, random_state=0)
+    model = CalibratedClassifier().fit(X, y)
+    np.testing.assert_array_equal(CalibratedClassifier().fit(X, y.to_numpy()).predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("weight", [20.0, "balanced"])
+def test_class_weights_that_reach_the_map_are_said(frauds, weight):
+    X, y = frauds
+    w = compute_sample_weight("balanced", y) if weight == "balanced" else np.where(y == 1, weight, 1.0)
+    with pytest.warns(CalibrationWarning, match=r"class 1 makes up .*%, not 2\.\d%"):
+        CalibratedClassifier().fit(X, y, sample_weight=w)
+
+
+def test_weights_that_undo_sampling_or_differ_within_classes_are_fine(frauds):
+    X, y = frauds
+    kept = (y == 1) | (np.arange(len(y)) % 20 == 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        CalibratedClassifier().fit(X[kept], y[kept], sample_weight=np.where(y[kept] == 1, 1.0, 20.0))
+        CalibratedClassifier().fit(X, y, sample_weight=1.0 + np.arange(len(y)) % 2)
+        CalibratedClassifier().fit(X, y, sample_weight=np.full(len(y), 3.0))
+
+
+def test_weights_of_a_step_go_to_the_estimator_alone(frauds):
+    X, y = frauds
+    w = compute_sample_weight("balanced", y)
+    model = CalibratedClassifier(make_pipeline(LogisticRegression())).fit(X, y, logisticregression__sample_weight=w)
+    estimator, _ = model.pairs_[0]
+    assert estimator.predict_proba(X)[:, 1].mean() > 0.15
+    assert model.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), rel=0.05)
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "boolean", "object", "category"])
+def test_numbers_of_any_pandas_type_are_whole_numbers(frauds, dtype, tmp_path):
+    X, y = frauds[0], frauds[1].astype(dtype)
+    model = CalibratedClassifier().fit(X, y)
+    model.save(tmp_path / "map.json")
+    assert load(tmp_path / "map.json").classes_.dtype.kind == "i"
+    assert load(tmp_path / "map.json").classes_.tolist() == [0, 1]
+    assert CalibratedClassifier().fit(X, y.astype(float)).pairs_[0][1].classes_.dtype.kind == "i"
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "Float64", "object", "string", "category", "boolean"])
+def test_missing_labels_are_named_by_their_row(frauds, dtype):
+    X, y = frauds
+    y = (y.map({0: "no", 1: "yes"}) if dtype in ("string", "category") else y).astype(dtype)
+    y = y.where(y.index != 17)
+    with pytest.raises(ValueError, match=r"label \S+ in row 17 is not a class"):
+        CalibratedClassifier().fit(X, y)
+
+
+def test_labels_of_another_kind_than_the_classes_of_a_frozen_estimator(frauds):
+    X, y = frauds
+    frozen = FrozenEstimator(LogisticRegression().fit(X, y))
+    with pytest.raises(ValueError, match=r"labels such as 'no' are not among the classes \[0, 1\] .*encode them alike"):
+        CalibratedClassifier(frozen).fit(X, y.map({0: "no", 1: "yes"}))
+    with pytest.raises(ValueError, match=r"labels such as 7 are not among the classes \[0, 1\]"):
+        CalibratedClassifier(frozen).fit(X, y + 7 * (y == 1).to_numpy() - (y == 1).to_numpy())
+
+
+def test_a_classifier_in_place_of_its_map_says_where_the_map_is(frauds):
+    X, y = frauds
+    model = CalibratedClassifier().fit(X, y)
+    with pytest.raises(ValueError, match=r"estimator, fitted = model.pairs_\[0\]"):
+        Monitor(model)
+    estimator, fitted = model.pairs_[0]
+    scores = estimator.decision_function(X)
+    with pytest.raises(ValueError, match=r"is not a fitted map; .*model.pairs_\[0\]"):
+        evaluate(scores, y, map=model, logits=True)
+    assert not Monitor(fitted).update(scores, y).alarm

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
+from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import has_fit_parameter
 
-__all__ = ["class_names", "codes_of", "is_pairwise", "score_method", "scores_of", "softmax", "weight_parameter"]
+from mixnmatch._engine.errors import caller_level
+from mixnmatch._engine.labels import is_text, plain_names
+from mixnmatch.exceptions import CalibrationWarning
+
+__all__ = [
+    "class_names",
+    "codes_of",
+    "is_pairwise",
+    "read_targets",
+    "score_method",
+    "scores_of",
+    "softmax",
+    "warn_of_class_weights",
+    "weight_parameter",
+]
 
 PROBABILITIES, LOGITS = "predict_proba", "decision_function"
+# Weights that change the frequency of the rarest class by less than this factor are not worth a warning.
+CLASS_WEIGHT_FACTOR = 1.5
 
 
 def score_method(estimator: Any, *, prefer: str = LOGITS) -> str:
@@ -128,14 +147,41 @@ def softmax(scores: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(p)
 
 
+def read_targets(y: Any) -> NDArray[Any]:
+    """Labels of samples as a vector of numbers or text; a missing label is refused by its row."""
+    labels = column_or_1d(y.to_numpy() if hasattr(y, "to_numpy") else y, warn=True)
+    if labels.dtype.kind == "O":
+        missing = np.fromiter(map(_is_missing, labels.tolist()), dtype=bool, count=len(labels))
+    else:
+        missing = labels != labels  # NaN and NaT
+    if missing.any():
+        row = int(np.flatnonzero(missing)[0])
+        msg = f"label {labels[row]} in row {row} is not a class; leave out samples whose label is missing"
+        raise ValueError(msg)
+    labels = plain_names(labels, "labels")
+    assert_all_finite(labels, input_name="y")
+    check_classification_targets(labels)
+    return labels
+
+
+def _is_missing(label: Any) -> bool:
+    return label is None or type(label).__name__ == "NAType" or (isinstance(label, float) and label != label)
+
+
 def codes_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
     """Return the positions of labels among the classes of an estimator."""
-    order = np.argsort(classes)
-    position = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
-    codes = order[position]
-    unknown = classes[codes] != labels
+    unknown = np.ones(len(labels), dtype=bool)
+    codes = np.zeros(len(labels), dtype=np.intp)
+    classes = plain_names(classes, "classes")
+    if is_text(labels) == is_text(classes):
+        order = np.argsort(classes)
+        position = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
+        codes = order[position]
+        unknown = classes[codes] != labels
     if unknown.any():
-        msg = f"label {labels[np.flatnonzero(unknown)[0]]!r} is not a class of the fitted estimator"
+        label = labels[unknown][:1].tolist()[0]
+        known = f"the classes {classes.tolist()!r:.200} of the fitted classifier"
+        msg = f"labels such as {label!r:.80} are not among {known}; encode them alike"
         raise ValueError(msg)
     return codes
 
@@ -149,6 +195,8 @@ def class_names(classes: Any) -> NDArray[Any]:
         return names.astype(np.int64)
     if names.dtype.kind == "S":
         return np.char.decode(names)
+    if names.dtype.kind == "f" and ((names == np.floor(names)) & (np.abs(names) < 2.0**53)).all():
+        return names.astype(np.int64)
     return names if names.dtype.kind in "iufU" else names.astype(str)
 
 
@@ -159,3 +207,25 @@ def weight_parameter(estimator: Any) -> str | None:
         inside = None if last is None or isinstance(last, str) else weight_parameter(last)
         return None if inside is None else f"{name}__{inside}"
     return "sample_weight" if has_fit_parameter(estimator, "sample_weight") else None
+
+
+def warn_of_class_weights(weight: NDArray[np.float64], codes: NDArray[np.intp], classes: NDArray[Any]) -> None:
+    """Warn if sample weights are class weights that make the rarest class more frequent.
+
+    Weights that undo a sampling of the classes make it rarer.
+    """
+    counts, sums = np.bincount(codes), np.bincount(codes, weight)
+    mean = np.divide(sums, counts, out=np.zeros(len(sums)), where=counts > 0)
+    if (np.abs(weight - mean[codes]) > 1e-9 * mean[codes]).any():
+        return
+    before, after = counts / counts.sum(), sums / sums.sum()
+    rarest = int(np.where(counts > 0, before, np.inf).argmin())
+    if after[counts > 0].min() <= CLASS_WEIGHT_FACTOR * before[rarest]:
+        return
+    msg = (
+        f"sample_weight depends on the class alone and is also used to fit the calibration map: the calibrated "
+        f"probabilities are those of a population in which class {classes[rarest]} makes up {after[rarest]:.1%}, not "
+        f"{before[rarest]:.1%}. To weight classes in the training only, leave sample_weight out and use the "
+        "class_weight of the estimator, or make_pipeline(estimator) and fit(X, y, step__sample_weight=...)"
+    )
+    warnings.warn(msg, CalibrationWarning, stacklevel=caller_level())

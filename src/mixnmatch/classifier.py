@@ -15,14 +15,23 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
-from sklearn.utils import _safe_indexing, assert_all_finite, check_consistent_length, column_or_1d, get_tags, indexable
+from sklearn.utils import _safe_indexing, check_consistent_length, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from mixnmatch._engine.alignment import check_same_index
 from mixnmatch._engine.along_rows import both_columns
-from mixnmatch._estimators import class_names, codes_of, score_method, scores_of, softmax, weight_parameter
+from mixnmatch._estimators import (
+    class_names,
+    codes_of,
+    read_targets,
+    score_method,
+    scores_of,
+    softmax,
+    warn_of_class_weights,
+    weight_parameter,
+)
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.maps.registry import calibrator, default_method
@@ -108,7 +117,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         y : array of shape (n,)
             Labels of at least two classes.
         sample_weight : array of shape (n,), optional
-            Weights for the map and the estimator. A pipeline passes them to its last step.
+            Weights for the map and the estimator. A pipeline passes them to its last step. Class weights belong to
+            the estimator alone, since calibrated probabilities would be those of the reweighted samples: use its
+            ``class_weight``, or a pipeline and ``fit(X, y, step__sample_weight=...)``.
         **fit_params
             Passed to the estimator's ``fit``; ``groups`` is passed to the splitter ``cv``. With metadata routing
             enabled in scikit-learn, all of them, and ``sample_weight``, are routed as requested.
@@ -116,10 +127,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         if self.scores not in _SCORES:
             msg = f"scores must be one of {_SCORES}, got {self.scores!r}"
             raise ValueError(msg)
+        check_same_index("X", X, y=y, sample_weight=sample_weight, **fit_params)
         X, y = indexable(X, y)
-        labels = column_or_1d(y, warn=True)
-        assert_all_finite(labels, input_name="y")
-        check_classification_targets(labels)
+        labels = read_targets(y)
         estimator = self._unfitted()
         if not is_classifier(estimator):
             msg = f"CalibratedClassifier needs a classifier, got {estimator!r}"
@@ -146,6 +156,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         classes = np.asarray(estimator.classes_) if frozen else seen
         data = _Data(X, labels, np.zeros(len(labels), dtype=np.intp), sample_weight, there, classes)
         data.codes[there] = codes_of(labels[there], classes)
+        if sample_weight is not None:
+            warn_of_class_weights(sample_weight[there], data.codes[there], classes)
         if frozen:
             rows = np.flatnonzero(there)
             X_there = X if there.all() else _safe_indexing(X, rows)
@@ -290,7 +302,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         path : path
             Where to write; an existing file is replaced.
         X : array or data frame
-            A few rows of features; the inputs of the model get their types and names.
+            A few rows of features; the inputs of the model get their types and names. Columns of a data frame are
+            inputs of their own if the first step of a pipeline takes them so; otherwise there is one input, ``X``.
         precision : {"double", "single"}
             Precision of the maps, as for :meth:`CalibrationMap.to_onnx`. skl2onnx decides that of the classifier.
 

@@ -98,3 +98,17 @@ def test_edges():
         net_benefit(P, Y, [1.0])
     with pytest.raises(ValueError, match="two classes"):
         net_benefit(np.full((4, 3), 1 / 3), [0, 1, 2, 0])
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_default_thresholds_lie_around_the_frequency_of_a_rare_class(flip):
+    rng = np.random.default_rng(0)
+    p = 1 / (1 + np.exp(-rng.normal(-6, 1.5, 5000)))
+    y = (rng.random(5000) < p).astype(int)
+    curve = net_benefit(1 - p, 1 - y) if flip else net_benefit(p, y)
+    t = 1 - curve.threshold[::-1] if flip else curve.threshold
+    assert t[0] / (1 - t[0]) == pytest.approx(0.1 * y.mean() / (1 - y.mean()))
+    assert t[-1] == pytest.approx(0.5)
+    np.testing.assert_allclose(np.diff(np.log(t / (1 - t)), 2), 0, atol=1e-9)
+    assert len(t) == 99
+    assert net_benefit(p[y == 0], y[y == 0]).threshold.tolist() == [k / 100 for k in range(1, 100)]

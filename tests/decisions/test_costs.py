@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -159,3 +160,15 @@ def test_decisions_that_cannot_be():
         expected_cost([0.3, 0.4], costs, [0])
     assert float(expected_cost([0.3, 0.4], costs, [0, -1], abstain=0.25)) == pytest.approx((0.3 + 0.25) / 2)
     assert CostMatrix.of(costs, n_classes=2, abstain=1.0).options.shape == (2, 3)
+
+
+def test_indexes_that_differ_are_refused():
+    p = pd.Series([0.1, 0.7, 0.3], index=[3, 1, 2])
+    costs = [[0, 1], [10, 0]]
+    decisions = pd.Series(bayes_decisions(p, costs), index=p.index)
+    y = pd.Series([0, 1, 0])
+    with pytest.raises(ValueError, match=r"decisions and labels have different indexes: row 0 is 3 in one and 0"):
+        realised_cost(decisions, y, costs)
+    with pytest.raises(ValueError, match=r"probs and decisions have different indexes"):
+        expected_cost(p, costs, decisions.sort_index())
+    assert realised_cost(decisions, y.set_axis(p.index), costs) == realised_cost(decisions.to_numpy(), y, costs)

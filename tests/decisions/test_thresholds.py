@@ -3,10 +3,11 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import beta, binom
 
-from mixnmatch.decisions import threshold_for
+from mixnmatch.decisions import net_benefit, threshold_for
 from mixnmatch.decisions._guarantee import Ranked, candidate_ranks, certify, lower_limit, two_sided, upper_limit
 
 
@@ -220,3 +221,18 @@ def test_texts():
     assert "precision at least 0.8 with 95% confidence" in text
     with pytest.warns(UserWarning, match="no threshold reaches"):
         assert "no threshold reaches" in str(threshold_for(p[:20], y[:20], precision=0.9))
+
+
+def test_the_positive_class_can_be_named():
+    rng = np.random.default_rng(0)
+    p = rng.random(2000)
+    positive = rng.random(2000) < p
+    y = np.where(positive, "fraud", "genuine")
+    wanted = threshold_for(p, positive.astype(int), recall=0.8)
+    for found in (
+        threshold_for(p, y, recall=0.8, positive="fraud"),
+        threshold_for(pd.DataFrame({"fraud": p, "genuine": 1 - p}), y, recall=0.8, positive="fraud"),
+    ):
+        assert found.threshold == wanted.threshold
+        assert found.positive == "fraud"
+    assert net_benefit(p, y, positive="fraud").positive == "fraud"

@@ -3,7 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import make_classification
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -56,6 +58,34 @@ def test_labels_of_pandas_are_text(tmp_path):
     assert (outputs(tmp_path / "model.onnx", X)[0] == model.predict(X)).all()
 
 
+@pytest.mark.parametrize("scores", ["auto", "predict_proba"])
+@pytest.mark.parametrize("estimator", [LogisticRegression(), RandomForestClassifier(5, random_state=0)])
+def test_data_frames_work_for_a_classifier_that_takes_one_array(tmp_path, estimator, scores):
+    X, y = problem(2)
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    model = CalibratedClassifier(estimator, cv=3, scores=scores).fit(frame, y)
+    model.to_onnx(tmp_path / "model.onnx", frame[:1])
+    np.testing.assert_allclose(outputs(tmp_path / "model.onnx", X)[1], model.predict_proba(frame), atol=1e-6)
+
+
+def test_columns_stay_inputs_where_a_pipeline_takes_them(tmp_path):
+    X, y = problem(2)
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    scaled = make_column_transformer((StandardScaler(), ["a", "b"]), remainder="passthrough")
+    model = CalibratedClassifier(make_pipeline(scaled, LogisticRegression()), cv=3).fit(frame, y)
+    model.to_onnx(tmp_path / "model.onnx", frame[:1])
+    session = onnxruntime.InferenceSession((tmp_path / "model.onnx").read_bytes())
+    assert [each.name for each in session.get_inputs()] == list("abcdef")
+
+
+def test_missing_converters_are_named(tmp_path):
+    xgboost = pytest.importorskip("xgboost")
+    X, y = problem(2)
+    model = CalibratedClassifier(xgboost.XGBClassifier(n_estimators=3), cv=2).fit(X, y)
+    with pytest.raises(ValueError, match=r"register a converter first \(onnxmltools .* export the map alone"):
+        model.to_onnx(tmp_path / "model.onnx", X)
+
+
 def test_frozen_classifier_whole_labels_and_a_map_with_steps(tmp_path):
     X, y = problem(3)
     frozen = FrozenEstimator(GaussianNB().fit(X[:200], 5 * y[:200]))
@@ -85,7 +115,10 @@ def test_what_cannot_be_converted_is_named_and_nothing_is_written(tmp_path):
 
     X, y = problem(2)
     path = tmp_path / "model.onnx"
-    with pytest.raises(ValueError, match='this Own with its decision function; with scores="predict_proba"'):
+    quadratic = CalibratedClassifier(QuadraticDiscriminantAnalysis(), cv=2).fit(X, y)
+    with pytest.raises(ValueError, match='Analysis with its decision function; with scores="predict_proba"'):
+        quadratic.to_onnx(path, X)
+    with pytest.raises(ValueError, match="this Own with its decision function; register a converter"):
         CalibratedClassifier(Own(), cv=2).fit(X, y).to_onnx(path, X)
     with pytest.raises(ValueError, match="this Own with its probabilities"):
         CalibratedClassifier(Own(), cv=2, scores="predict_proba").fit(X, y).to_onnx(path, X)

@@ -1,8 +1,10 @@
 """Expected performance against enumeration, simulation and scikit-learn."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binom
 from sklearn.metrics import f1_score, roc_auc_score
@@ -80,7 +82,8 @@ def test_predictions_that_are_not_the_most_probable_class():
     assert result.accuracy.value == pytest.approx(0.5)
     assert result.f1.value == pytest.approx(2 * 1.5 / (3 + 1.5))
     named = expected_performance(p, predictions=["yes"] * 3, classes=["no", "yes"])
-    assert named == result
+    assert named.positive == "yes"
+    assert replace(named, positive=1) == result
 
 
 def test_scores_that_rank_without_ties():
@@ -124,3 +127,44 @@ def test_no_samples_are_refused():
     for settings in ({}, {"fitted": fitted}):
         with pytest.raises(ValueError, match="scores are empty"):
             expected_performance(np.empty((0, 2)), **settings)
+
+
+def test_the_positive_class_is_named_and_can_be_chosen():
+    p = np.random.default_rng(0).beta(1, 4, size=400)
+    frame = pd.DataFrame({"fraud": p, "genuine": 1 - p})
+    wanted = expected_performance(p)
+    assert wanted.positive == 1
+    assert str(wanted).endswith("F1 and ROC AUC: of class 1.")
+    by_name = expected_performance(frame, positive="fraud")
+    assert by_name.positive == by_name.to_dict()["positive"] == "fraud"
+    assert str(by_name).endswith("F1 and ROC AUC: of class fraud.")
+    for found in (
+        by_name,
+        expected_performance(p, positive="fraud"),
+        expected_performance(frame.to_numpy(), positive=0),
+    ):
+        for name in ("f1", "roc_auc", "accuracy"):
+            assert float(getattr(found, name)) == pytest.approx(float(getattr(wanted, name)))
+    assert expected_performance(frame).positive == "genuine"
+    table = np.full((3, 3), 1 / 3)
+    assert str(expected_performance(table)).endswith("F1 and ROC AUC: mean over classes.")
+    with pytest.raises(ValueError, match="positive is for two classes"):
+        expected_performance(table, positive=1)
+    with pytest.raises(ValueError, match="positive='frauds' is not one of the classes"):
+        expected_performance(frame, positive="frauds")
+
+
+def test_predictions_by_name_follow_the_positive_class():
+    p = np.random.default_rng(0).beta(1, 4, size=400)
+    wanted = expected_performance(p, predictions=(p > 0.3).astype(int))
+    named = np.where(p > 0.3, "fraud", "genuine")
+    frame = pd.DataFrame({"fraud": p, "genuine": 1 - p})
+    fitted = mm.maps.Identity().fit(frame, np.where(np.arange(400) % 3 == 0, "fraud", "genuine"))
+    for found in (
+        expected_performance(p, predictions=named, positive="fraud"),
+        expected_performance(frame, predictions=named, positive="fraud"),
+        expected_performance(frame, predictions=(p <= 0.3).astype(int), positive="fraud"),
+        expected_performance(frame, fitted=fitted, predictions=named, positive="fraud"),
+    ):
+        assert float(found.f1) == pytest.approx(float(wanted.f1))
+        assert float(found.accuracy) == pytest.approx(float(wanted.accuracy))

@@ -9,6 +9,7 @@ import pytest
 from mixnmatch.decisions import coverage_for, net_benefit, risk_coverage_curve
 from mixnmatch.report import build_report, render
 from mixnmatch.report.decisions import cost_figure, risk_figure
+from mixnmatch.report.formats import percent
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def test_two_classes_have_costs(two_classes):
     assert threshold == found.cost_before.threshold[at]
     assert before > after
     text = re.sub(r"<[^>]+>", " ", render(report))
-    assert f"saves most at t = {threshold:.2f}" in text
+    assert f"saves most at t = {percent(threshold)}" in text
     assert f"falls from {before:.4f} to {after:.4f}" in text
     assert 'id="decision-cost"' in render(report)
     assert 'id="decision-risk"' in render(report)
@@ -70,6 +71,22 @@ def test_weights_count(two_classes):
     other = two_classes[0]
     same = replace(other.decisions, cost_after=other.decisions.cost_before)
     assert "lowers the cost at no threshold" in render(replace(other, decisions=same))
+
+
+def test_rare_positives_have_a_log_odds_axis():
+    rng = np.random.default_rng(0)
+    z = rng.normal(-6.2, 1.9, 6000)
+    y = (rng.random(6000) < 1 / (1 + np.exp(-z))).astype(int)
+    report = build_report(1 / (1 + np.exp(-(1.3 * z + 2))), y, methods=["platt"])
+    text = render(report)
+    figure = text[text.index('id="decision-cost"') :]
+    labels = re.findall(r">([0-9.]+%)<", figure[: figure.index("</svg>")])
+    assert {"1%", "50%"} <= set(labels)
+    assert float(labels[0].rstrip("%")) < 1
+    threshold, before, after = report.decisions.saving
+    assert threshold < 0.5
+    assert after < before
+    assert "Find out whether" not in text
 
 
 def test_figures_of_extreme_scores_have_numbers():

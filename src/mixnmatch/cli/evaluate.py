@@ -194,14 +194,8 @@ def _two_classes(sides: list[Evaluation], table: ScoreTable) -> list[str]:
         if measures[0].interval is None:
             rows.append([title, *(cell for one in measures for cell in (p_text(one.p_value), ""))])
         else:
-            rows.append(_row(title, measures, _shares if key.startswith("top") else _thousandths))
+            rows.append(_row(title, measures, _thousandths))
     return [f"Probability of class {_positive(table)}:", display.table(rows), EXCESS, ""]
-
-
-def _shares(value: float) -> str:
-    from mixnmatch.cli import display
-
-    return display.percent(value, 1)
 
 
 def _thousandths(value: float) -> str:

@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 __all__ = ["DecisionCurve", "net_benefit"]
 
 DEFAULT_THRESHOLDS = 99
+# A class with a smaller share than this is rare, and thresholds then begin at this part of its odds.
+RARE, LEAST_ODDS = 0.1, 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +109,7 @@ def net_benefit(
     sample_weight: Any = None,
     logits: bool = False,
     classes: Any = None,
+    positive: Any = None,
     weights: str = "frequency",
     confidence: float = 0.95,
 ) -> DecisionCurve:
@@ -119,7 +122,8 @@ def net_benefit(
     y : array of shape (n,)
         Labels.
     thresholds : array, optional
-        Thresholds from 0 to below 1; 0.01 to 0.99 by default.
+        Thresholds from 0 to below 1; by default 0.01 to 0.99. If one class is rarer than 10%, they are
+        equally spaced in log-odds, from a tenth of the odds of that class to 0.5.
     prevalence : float, optional
         Share of the positive class in the population, where it is not that of the samples (case-control data).
     sample_weight : array of shape (n,), optional
@@ -128,6 +132,9 @@ def net_benefit(
         Whether ``probs`` are logits.
     classes : sequence, optional
         Names of the two classes; the second one is the positive class.
+    positive : label, optional
+        The positive class, which a vector of probabilities is about; needed for text labels, as for
+        :func:`mixnmatch.rows`.
     weights : {"frequency", "importance"}
         What sample weights mean.
     confidence : float
@@ -159,12 +166,12 @@ def net_benefit(
     array([0.4375, 0.5   ])
     """
     check_confidence(confidence)
-    source = labelled(probs, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = labelled(probs, y, sample_weight, logits=logits, classes=classes, positive=positive, weights=weights)
     outcomes = positive_class(source, "a decision curve")
-    t = _read_thresholds(thresholds)
     w = np.ones(len(outcomes.z)) if outcomes.weight is None else outcomes.weight
-    share = _selected(outcomes.z, np.stack([w * outcomes.y, w * (1 - outcomes.y)]), t) / w.sum()
     found = float(w @ outcomes.y / w.sum())
+    t = _default_thresholds(found if prevalence is None else prevalence) if thresholds is None else _read(thresholds)
+    share = _selected(outcomes.z, np.stack([w * outcomes.y, w * (1 - outcomes.y)]), t) / w.sum()
     if prevalence is None:
         low, high = _interval(outcomes, w, t, share, confidence)
     else:
@@ -186,9 +193,20 @@ def net_benefit(
     )
 
 
-def _read_thresholds(thresholds: Any) -> Floats:
-    if thresholds is None:
+def is_rare(prevalence: float) -> bool:
+    """Whether one of two classes occurs, and is rare."""
+    return 0 < min(prevalence, 1 - prevalence) < RARE
+
+
+def _default_thresholds(prevalence: float) -> Floats:
+    if not is_rare(prevalence):
         return np.arange(1, DEFAULT_THRESHOLDS + 1) / (DEFAULT_THRESHOLDS + 1)
+    share = min(prevalence, 1 - prevalence)
+    t = 1 / (1 + np.exp(-np.linspace(math.log(LEAST_ODDS * share / (1 - share)), 0.0, DEFAULT_THRESHOLDS)))
+    return np.asarray(t if prevalence < 0.5 else 1 - t[::-1])
+
+
+def _read(thresholds: Any) -> Floats:
     t = np.atleast_1d(np.asarray(thresholds, dtype=np.float64))
     if t.ndim != 1 or not len(t) or not ((t >= 0) & (t < 1)).all():
         msg = "thresholds must be numbers from 0 to below 1: at 1 a false positive would cost infinitely much"

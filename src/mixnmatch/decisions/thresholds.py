@@ -98,6 +98,7 @@ def threshold_for(
     sample_weight: Any = None,
     logits: bool = False,
     classes: Any = None,
+    positive: Any = None,
     weights: str = "frequency",
 ) -> Threshold:
     r"""Threshold that reaches a target precision or recall, on new samples, with a given confidence.
@@ -121,6 +122,9 @@ def threshold_for(
         Whether ``probs`` are logits. The threshold is a probability in any case.
     classes : sequence, optional
         Names of the two classes; the second one is the positive class.
+    positive : label, optional
+        The positive class, which a vector of probabilities is about; needed for text labels, as for
+        :func:`mixnmatch.rows`.
     weights : {"frequency", "importance"}
         What sample weights mean.
 
@@ -158,7 +162,7 @@ def threshold_for(
     assert target is not None
     if confidence is not None:
         check_confidence(confidence)
-    source = labelled(probs, y, sample_weight, logits=logits, classes=classes, weights=weights)
+    source = labelled(probs, y, sample_weight, logits=logits, classes=classes, positive=positive, weights=weights)
     outcomes = positive_class(source, "a threshold")
     find = _for_precision if metric == "precision" else _for_recall
     return replace(find(outcomes, float(target), confidence, score_type(source)), positive=source.positive)

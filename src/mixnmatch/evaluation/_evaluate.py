@@ -42,6 +42,7 @@ from mixnmatch.evaluation.scores import (
 from mixnmatch.evaluation.two_classes import MEASURES, binary_measures, block_log_odds
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.class_order import after_map
+from mixnmatch.maps.parameters import check_fitted_map
 
 __all__ = ["METRICS", "Evaluation", "evaluate"]
 
@@ -145,6 +146,8 @@ def evaluate(
     (1.0, 'binary')
     """
     check_confidence(confidence)
+    if map is not None:
+        check_fitted_map(map)
     given = door.labelled(
         door.rows(
             scores, y, sample_weight, logits=logits, classes=classes, groups=groups, clusters=clusters,

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.alignment import check_same_index
 from mixnmatch._engine.dask import is_dask, known_rows, one_class_chunk, reduce_chunks, rows_like
+from mixnmatch._engine.frames import column_names, frame_values, is_frame, order_by_name, spellings
 from mixnmatch._engine.scores import read_scores
 
 
@@ -16,7 +18,8 @@ def accuracy_preserved(before: Any, after: Any, *, logits: bool = False) -> bool
     """Whether the predicted class of every sample is the same in ``before`` and ``after``.
 
     For tables of n x L only the order of a row's entries matters, so ``before`` may be logits or probabilities. A
-    vector is the positive class of a binary problem; ``logits`` says whether ``before`` is one of logits.
+    vector is the positive class of a binary problem; ``logits`` says whether ``before`` is one of logits. Columns of
+    two data frames are matched by name.
 
     Examples
     --------
@@ -25,6 +28,8 @@ def accuracy_preserved(before: Any, after: Any, *, logits: bool = False) -> bool
     >>> accuracy_preserved([[0.9, 0.1]], [[0.4, 0.6]])
     False
     """
+    check_same_index("before", before, after=after)
+    after = _in_order_of(before, after)
     threshold = 0.0 if logits else 0.5
     if is_dask(before):
         first = one_class_chunk(known_rows(before))
@@ -38,6 +43,20 @@ def accuracy_preserved(before: Any, after: Any, *, logits: bool = False) -> bool
         msg = f"there are {len(first)} rows before and {len(second)} after"
         raise ValueError(msg)
     return bool((first == second).all())
+
+
+def _in_order_of(before: Any, after: Any) -> Any:
+    """``after`` with its columns in the order of ``before``, if both are data frames with the same names."""
+    if not (is_frame(before) and is_frame(after)):
+        return after
+    names, own = column_names(before), column_names(after)
+    if names is None or own is None:
+        return after
+    for wanted in spellings(names):
+        order = order_by_name(own, wanted.tolist())
+        if order is not None:
+            return frame_values(after)[:, order]
+    return after
 
 
 def _same_winners(start: int, chunks: list[NDArray[Any]], threshold: float) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from onnx import TensorProto, helper
 from sklearn.frozen import FrozenEstimator
 
+from mixnmatch._engine.frames import is_frame
 from mixnmatch._estimators import is_pairwise
 from mixnmatch.export.graph import Graph
 from mixnmatch.export.lowering import lowered
@@ -74,17 +75,29 @@ def _converted(estimator: Any, X: Any, logits: bool) -> Any:
         raise ModuleNotFoundError(msg, name="skl2onnx") from error
     last = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
     wanted = {"raw_scores": True} if logits else {}
-    try:
+    # The columns of a data frame become inputs of their own, which only some first steps of a pipeline take.
+    tables = [X[:1], X[:1].to_numpy()] if is_frame(X) else [X[:1]]
+    failed: list[Exception] = []
+    for table in tables:
         try:
-            return to_onnx(estimator, X[:1], options={id(last): {"zipmap": False, **wanted}})
-        except NameError:  # some classifiers give an array without being told
-            return to_onnx(estimator, X[:1], options={id(last): wanted} if wanted else None)
-    except Exception as error:  # converters raise all kinds of errors
-        scores = "decision function" if logits else "probabilities"
-        hint = '; with scores="predict_proba" it may be possible' if logits else ""
-        why = f"{type(error).__name__}: {' '.join(str(error).split()):.200}"
-        msg = f"skl2onnx cannot convert this {type(last).__name__} with its {scores}{hint} ({why})"
-        raise ValueError(msg) from error
+            try:
+                return to_onnx(estimator, table, options={id(last): {"zipmap": False, **wanted}})
+            except NameError:  # some classifiers give an array without being told
+                return to_onnx(estimator, table, options={id(last): wanted} if wanted else None)
+        except Exception as error:  # converters raise all kinds of errors
+            failed.append(error)
+    last_error = failed[-1]
+    scores, hint = "decision function" if logits else "probabilities", ""
+    if type(last_error).__name__ in ("MissingShapeCalculator", "MissingConverter"):
+        hint = (
+            "; register a converter first (onnxmltools has those of XGBoost and LightGBM), or export the map alone: "
+            "model.pairs_[0][1].to_onnx(path)"
+        )
+    elif logits:
+        hint = '; with scores="predict_proba" it may be possible'
+    why = f"{type(last_error).__name__}: {' '.join(str(last_error).split()):.200}"
+    msg = f"skl2onnx cannot convert this {type(last).__name__} with its {scores}{hint} ({why})"
+    raise ValueError(msg) from last_error
 
 
 def _drop_label(model: Any, names: tuple[str, str]) -> None:

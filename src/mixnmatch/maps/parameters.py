@@ -105,6 +105,20 @@ def check_is_fitted(candidate: Any) -> None:
         raise NotFittedError(msg)
 
 
+def check_fitted_map(candidate: Any) -> None:
+    """Raise an error unless an object is a fitted map; of a fitted classifier, say where its map is."""
+    if all(hasattr(candidate, name) for name in ("predict_proba", "classes_", "n_classes_")):
+        return
+    hint = "fit it, or load one with mixnmatch.load"
+    if hasattr(candidate, "pairs_"):
+        hint = (
+            "it is a classifier: take estimator, fitted = model.pairs_[0], and pass the map, fitted, with the scores "
+            "of the estimator"
+        )
+    msg = f"{candidate!r:.80} is not a fitted map; {hint}"
+    raise ValueError(msg)
+
+
 def _defaults(kind: type) -> dict[str, Any]:
     """Defaults of the arguments of a constructor; ``Parameter.empty`` where there is none."""
     if kind not in _known:

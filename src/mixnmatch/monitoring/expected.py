@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.labels import read_labels
-from mixnmatch._engine.rows import Rows
-from mixnmatch._engine.scores import read_scores
+from mixnmatch._engine import door
+from mixnmatch._engine.labels import as_labels, class_array, is_text, read_labels
 from mixnmatch.evaluation._means import check_confidence, finite
 from mixnmatch.monitoring.poisson_binomial import quantiles
 
@@ -58,6 +57,8 @@ class ExpectedPerformance:
         Time step, if steps were given.
     confidence : float
         Coverage of the intervals, if probabilities are calibrated.
+    positive : label
+        Name of the positive class; its column if the classes have no names, None for more than two classes.
     """
 
     accuracy: Expectation
@@ -68,10 +69,12 @@ class ExpectedPerformance:
     n_samples: int
     step: str | int | None
     confidence: float
+    positive: Any = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON: numbers that are not finite become None."""
         found: dict[str, Any] = {"step": self.step, "n_samples": self.n_samples, "confidence": self.confidence}
+        found["positive"] = self.positive
         for name in METRICS:
             found[name] = {key: finite(value) for key, value in asdict(getattr(self, name)).items()}
         return found
@@ -82,7 +85,8 @@ class ExpectedPerformance:
         for name in METRICS:
             each = getattr(self, name)
             lines.append(f"  {name:<12} {each.value:.4f}  [{each.low:.4f}, {each.high:.4f}]")
-        return "\n".join(lines)
+        of = "mean over classes" if self.positive is None else f"of class {self.positive}"
+        return "\n".join([*lines, f"F1 and ROC AUC: {of}."])
 
 
 def expected_performance(
@@ -93,6 +97,7 @@ def expected_performance(
     ranking: Any = None,
     steps: Any = None,
     classes: Any = None,
+    positive: Any = None,
     logits: bool = False,
     confidence: float = 0.95,
 ) -> ExpectedPerformance | tuple[ExpectedPerformance, ...]:
@@ -115,7 +120,10 @@ def expected_performance(
     steps : array of shape (n,), optional
         Time step of each sample; there is a result for each of them, in order of first appearance.
     classes : sequence, optional
-        Names of the columns, for ``predictions``; those of ``fitted`` by default.
+        Names of the columns; by default those of ``fitted``, or of the columns of a data frame.
+    positive : label, optional
+        Of two classes, the one that F1 and ROC AUC are about; by default the second. A vector of probabilities is about
+        this class.
     logits : bool
         Whether scores are logits. With ``fitted``, the map knows.
     confidence : float
@@ -139,30 +147,70 @@ def expected_performance(
     0.825
     """
     check_confidence(confidence)
-    p, names = _probabilities(scores, fitted, logits, classes)
+    p, names = _probabilities(scores, fitted, logits, classes, positive)
     if not len(p):
         msg = "scores are empty: the performance on no samples is not defined"
         raise ValueError(msg)
-    chosen = p.argmax(axis=1) if predictions is None else read_labels(predictions, len(p), p.shape[1], names)[0]
-    predicted = np.asarray(chosen, dtype=np.intp)
+    counted, title = _counted_classes(p.shape[1], names, positive)
+    if predictions is None:
+        predicted = p.argmax(axis=1)
+    else:
+        given = as_labels(predictions, len(p))
+        if fitted is None and classes is None and not is_text(given):
+            names = None  # numbers are positions, whatever the columns of a data frame are called
+        predicted = _read_predictions(given, p, names, positive)
     ranks = p if ranking is None else _ranking(ranking, p)
     if steps is None:
-        return _expected(p, predicted, ranks, None, confidence)
+        return _expected(p, predicted, ranks, None, confidence, counted, title)
     keys = np.asarray(steps)
     if keys.shape != (len(p),):
         msg = f"steps must have shape ({len(p)},), got {keys.shape}"
         raise ValueError(msg)
     unique, first, place = np.unique(keys, return_index=True, return_inverse=True)
     parts = [(unique[k].item(), place == k) for k in np.argsort(first)]
-    return tuple(_expected(p[which], predicted[which], ranks[which], key, confidence) for key, which in parts)
+    return tuple(
+        _expected(p[which], predicted[which], ranks[which], key, confidence, counted, title) for key, which in parts
+    )
 
 
-def _probabilities(scores: Any, fitted: Any, logits: bool, classes: Any) -> tuple[Floats, Any]:
+def _probabilities(
+    scores: Any, fitted: Any, logits: bool, classes: Any, positive: Any
+) -> tuple[Floats, NDArray[Any] | None]:
+    """Calibrated probabilities, and the names of their columns, if they have any."""
     if fitted is not None:
         p = np.asarray(fitted.predict_proba(scores), dtype=np.float64)
-        return p, fitted.classes_ if classes is None else classes
-    source = Rows(read_scores(scores, logits=logits))
-    return np.asarray(source.block(0, source.n_rows).probabilities(), dtype=np.float64), classes
+        return p, fitted.classes_ if classes is None else class_array(classes)
+    source = door.rows(scores, logits=logits, classes=classes)
+    names = source.columns if classes is None and source.labels is None else source.classes
+    if names is None and source.scores.vector and positive is not None:
+        names = np.array([None, positive], dtype=object)  # the other class may have any name
+    return np.asarray(source.block(0, source.n_rows).probabilities(), dtype=np.float64), names
+
+
+def _read_predictions(given: NDArray[Any], p: Floats, names: NDArray[Any] | None, positive: Any) -> NDArray[np.intp]:
+    """Columns of the predicted classes."""
+    if names is not None and names[0] is None:
+        codes = door.rows(p[:, 1], given, positive=positive).labels
+    else:
+        codes = read_labels(given, len(p), p.shape[1], names)[0]
+    return np.asarray(codes, dtype=np.intp)
+
+
+def _counted_classes(n_classes: int, names: NDArray[Any] | None, positive: Any) -> tuple[NDArray[np.intp], Any]:
+    """The classes that F1 and ROC AUC are about, and the name of the positive one of two."""
+    if n_classes != 2:
+        if positive is not None:
+            msg = f"positive is for two classes, the scores have {n_classes}"
+            raise ValueError(msg)
+        return np.arange(n_classes), None
+    known = [0, 1] if names is None else names.tolist()
+    if positive is None:
+        return np.array([1]), known[1]
+    texts = [str(name) for name in known]
+    if str(positive) not in texts:
+        msg = f"positive={positive!r} is not one of the classes {known!r:.200}; pass classes=[...] to name the columns"
+        raise ValueError(msg)
+    return np.array([texts.index(str(positive))]), positive
 
 
 def _ranking(ranking: Any, p: Floats) -> Floats:
@@ -179,19 +227,26 @@ def _ranking(ranking: Any, p: Floats) -> Floats:
 
 
 def _expected(
-    p: Floats, predicted: NDArray[np.intp], ranks: Floats, step: Any, confidence: float
+    p: Floats,
+    predicted: NDArray[np.intp],
+    ranks: Floats,
+    step: Any,
+    confidence: float,
+    counted: NDArray[np.intp],
+    positive: Any,
 ) -> ExpectedPerformance:
     x = np.log(np.where(p > 0, p, 1.0))
     squared = 1 + np.square(p).sum(axis=1, keepdims=True) - 2 * p
     return ExpectedPerformance(
         accuracy=_accuracy(p, predicted, confidence),
-        f1=_bounded(*_f1(p, predicted), p, confidence),
-        roc_auc=_bounded(*_roc_auc(p, ranks), p, confidence),
+        f1=_bounded(*_f1(p, predicted, counted), p, confidence),
+        roc_auc=_bounded(*_roc_auc(p, ranks, counted), p, confidence),
         log_loss=_linear(-x / len(p), p, confidence, math.inf),
         brier_score=_linear(squared / len(p), p, confidence, 2.0),
         n_samples=len(p),
         step=step,
         confidence=confidence,
+        positive=positive,
     )
 
 
@@ -223,14 +278,12 @@ def _standard_error(p: Floats, coefficients: Floats) -> float:
     return math.sqrt(max(float((p * coefficients**2).sum() - (mean**2).sum()), 0.0))
 
 
-def _f1(p: Floats, predicted: NDArray[np.intp]) -> tuple[float, Floats]:
+def _f1(p: Floats, predicted: NDArray[np.intp], counted: NDArray[np.intp]) -> tuple[float, Floats]:
     """F1 = 2 TP / (predicted + actual), and how it changes with each label."""
-    n_classes = p.shape[1]
     chosen = np.zeros_like(p)
     chosen[np.arange(len(p)), predicted] = 1.0
     hits, sizes = (p * chosen).sum(axis=0), chosen.sum(axis=0) + p.sum(axis=0)
-    used = np.arange(n_classes) if n_classes > 2 else np.array([1])
-    used = used[sizes[used] > 0]
+    used = counted[sizes[counted] > 0]
     coefficients = np.zeros_like(p)
     if not len(used):
         return math.nan, coefficients
@@ -239,10 +292,10 @@ def _f1(p: Floats, predicted: NDArray[np.intp]) -> tuple[float, Floats]:
     return float((2 * hits[used] / size).mean()), coefficients
 
 
-def _roc_auc(p: Floats, ranks: Floats) -> tuple[float, Floats]:
+def _roc_auc(p: Floats, ranks: Floats, counted: NDArray[np.intp]) -> tuple[float, Floats]:
     """Area under the ROC curve of each class against the rest, and how their mean changes with each label."""
     coefficients, values, used = np.zeros_like(p), [], []
-    for k in range(p.shape[1]) if p.shape[1] > 2 else (1,):
+    for k in counted:
         value, own = _class_auc(p[:, k], ranks[:, k])
         if not math.isnan(value):
             values.append(value)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.labels import read_labels
 from mixnmatch._engine.scores import from_tensor, is_number
 from mixnmatch._engine.shared import single_threaded_blas
+from mixnmatch.maps.parameters import check_fitted_map
 from mixnmatch.monitoring import advice, process
 from mixnmatch.monitoring.alternatives import Alternatives, StepSums, log_alternative, log_probabilities, step_sums
 from mixnmatch.monitoring.intervals import ClassOffset, class_offsets, start_level
@@ -109,9 +110,7 @@ class Monitor:
     """
 
     def __init__(self, fitted: Any, *, alpha: float = 0.05) -> None:
-        if not all(hasattr(fitted, name) for name in ("predict_proba", "classes_", "n_classes_")):
-            msg = f"{fitted!r:.80} is not a fitted map; fit it, or load one with mixnmatch.load"
-            raise ValueError(msg)
+        check_fitted_map(fitted)
         if not is_number(alpha) or not 0 < alpha < 1:
             msg = f"alpha must be between 0 and 1, got {alpha!r}"
             raise ValueError(msg)

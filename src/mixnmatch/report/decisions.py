@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markupsafe import Markup
 
-from mixnmatch.decisions.benefit import DecisionCurve, net_benefit
+from mixnmatch.decisions.benefit import DecisionCurve, is_rare, net_benefit
 from mixnmatch.decisions.selective import RiskCoverageCurve, SelectiveCoverage, coverage_for, risk_coverage_curve
 from mixnmatch.report import svg
 from mixnmatch.report.data import _Plain
-from mixnmatch.report.figures import LINES, TENTHS, Figure
+from mixnmatch.report.figures import LINES, ODDS_TICKS, TENTHS, Figure, readable
 from mixnmatch.report.formats import number, percent
 from mixnmatch.report.svg import Panel
 
@@ -86,9 +86,12 @@ def cost_figure(before: DecisionCurve, *after: DecisionCurve) -> Figure:
     last = [*curves.values()][-1]
     top = 1.08 * max(float(np.minimum(last.cost_of_all, last.cost_of_none).max()), float(last.cost.max()))
     top = max(top, min(float(before.cost.max()) * 1.05, 2 * top), 1e-6)
-    panel = Panel(62, 34, 482, 268, (0.0, 1.0), (0.0, top))
+    rare = is_rare(last.prevalence)
+    ends = (float(last.threshold[0]), float(last.threshold[-1])) if rare else (0.0, 1.0)
+    panel = Panel(62, 34, 482, 268, ends, (0.0, top), odds=rare, odds_y=False)
+    inside = [p for p in (*ODDS_TICKS, *(1 - p for p in ODDS_TICKS[-2::-1])) if ends[0] <= p <= ends[1]]
     axes = [
-        svg.x_axis(panel, TENTHS, "Threshold t = cost of a false positive"),
+        svg.x_axis(panel, readable(panel, inside) if rare else TENTHS, "Threshold t = cost of a false positive"),
         svg.y_axis(panel, svg.tick_labels(svg.nice_ticks(0.0, top)), "Mean cost, lower is better"),
     ]
     lines = [svg.line(panel.points(last.threshold, c), "diagonal") for c in (last.cost_of_all, last.cost_of_none)]
@@ -98,10 +101,10 @@ def cost_figure(before: DecisionCurve, *after: DecisionCurve) -> Figure:
         for i in svg.thinned(len(curve.threshold), 50):
             t, cost = float(curve.threshold[i]), float(curve.cost[i])
             if cost <= top:
-                hover.append((panel.x(t), panel.y(cost), which, f"{which}|threshold {t:.2f}|cost {number(cost)}"))
+                hover.append((panel.x(t), panel.y(cost), which, f"{which}|threshold {percent(t)}|cost {number(cost)}"))
         texts.append(f"{number(float(curve.cost[len(curve.cost) // 2]))} {which}")
-    middle = last.threshold[len(last.threshold) // 2]
-    description = f"Mean cost against the threshold. At {middle:.2f}: {', '.join(texts)}."
+    middle = float(last.threshold[len(last.threshold) // 2])
+    description = f"Mean cost against the threshold. At {percent(middle)}: {', '.join(texts)}."
     title = "Cost of decisions against the threshold"
     return _drawn("decision-cost", panel, axes, lines, title, description, hover)
 

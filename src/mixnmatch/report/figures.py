@@ -126,13 +126,16 @@ def _odds_ticks(side: Side, other: Side) -> tuple[tuple[float, str], ...]:
     if scores.max() <= 0.5:
         stop = int(np.searchsorted(found, max(scores.max(), side.curve.high.max())))
         found = found[: max(stop, 1) + 1]
-    # Ticks whose labels would touch are left out; the two ends stay.
-    room, apart = Panel(0, 0, 360, 0, (found[0], found[-1]), odds=True), [found[0]]
-    for p in found[1:-1]:
-        if min(room.x(p) - room.x(apart[-1]), 360 - room.x(p)) >= LABEL_WIDTH:
+    return readable(Panel(0, 0, 360, 0, (found[0], found[-1]), odds=True), found)
+
+
+def readable(panel: Panel, ticks: Sequence[float]) -> tuple[tuple[float, str], ...]:
+    """Ticks of a log-odds axis, without those whose labels would touch; the first and the last stay."""
+    apart = [ticks[0]]
+    for p in ticks[1:-1]:
+        if min(panel.x(p) - panel.x(apart[-1]), panel.x(ticks[-1]) - panel.x(p)) >= LABEL_WIDTH:
             apart.append(p)
-    apart.append(found[-1])
-    return tuple((p, f"{100 * p:.4g}%") for p in apart)
+    return tuple((p, f"{100 * p:.4g}%") for p in [*apart, *ticks[1:][-1:]])
 
 
 def _spread(ends: tuple[float, float], n: int = 120) -> NDArray[np.float64]:

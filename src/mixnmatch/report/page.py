@@ -11,6 +11,7 @@ from markupsafe import Markup
 from mixnmatch._engine.text import significant
 from mixnmatch._html import asset, closed_page
 from mixnmatch._version import __version__
+from mixnmatch.decisions.benefit import is_rare
 from mixnmatch.evaluation.two_classes import EXCESS, TITLES
 from mixnmatch.monitoring.result import e_text
 from mixnmatch.report import figures, formats, svg
@@ -38,9 +39,6 @@ SECTIONS = (
 IF_CALIBRATED = {"observed_expected": "1", "calibration_slope": "1", "spiegelhalter": ""}
 # Methods of the learning curve, and rows of the table that stands for a reliability curve.
 SERIES, CURVE_ROWS = 5, 12
-
-# Two classes are shown on log-odds axes at once if one of them is this rare.
-RARE = 0.1
 
 FILTERS = (*formats.FILTERS, e_text, significant, svg.swatch)
 
@@ -114,7 +112,7 @@ def render(data: ReportData) -> str:
         sides=sides,
         changed=changed,
         least_near=figures.LEAST_NEAR,
-        rare_event=two and min(data.before.curve.mean_outcome, 1 - data.before.curve.mean_outcome) < RARE,
+        rare_event=two and is_rare(data.before.curve.mean_outcome),
         measure_titles=TITLES,
         if_calibrated=IF_CALIBRATED,
         excess=EXCESS,

@@ -24,7 +24,8 @@ MOST_POINTS = 120
 class Panel:
     """A rectangle of a drawing and the ranges that its sides stand for; the second range may be upside down.
 
-    With ``odds`` both axes are of probabilities, drawn by their log-odds; what is beyond a range is drawn at its end.
+    With ``odds`` the horizontal axis is of probabilities, drawn by their log-odds, and the vertical one too unless
+    ``odds_y`` is False; what is beyond such a range is drawn at its end.
     """
 
     left: float
@@ -34,18 +35,20 @@ class Panel:
     x_range: tuple[float, float] = (0.0, 1.0)
     y_range: tuple[float, float] = (0.0, 1.0)
     odds: bool = False
+    odds_y: bool = True
 
     def x(self, value: float) -> float:
         """Where a value is on the horizontal axis."""
-        return self.left + self.width * self._share(value, self.x_range)
+        return self.left + self.width * self._share(value, self.x_range, self.odds)
 
     def y(self, value: float) -> float:
         """Where a value is on the vertical axis."""
-        return self.top + self.height * (1 - self._share(value, self.y_range))
+        return self.top + self.height * (1 - self._share(value, self.y_range, self.odds and self.odds_y))
 
-    def _share(self, value: float, ends: tuple[float, float]) -> float:
+    @staticmethod
+    def _share(value: float, ends: tuple[float, float], odds: bool) -> float:
         low, high = ends
-        if self.odds:
+        if odds:
             value, low, high = (math.log(p / (1 - p)) for p in (min(max(value, low), high), low, high))
         return (value - low) / ((high - low) or 1.0)
 

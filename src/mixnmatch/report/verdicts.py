@@ -130,10 +130,10 @@ def next_steps(
     """What to do next, the most important first; ``method`` is the one that the report details."""
     steps = [_use(method, fitted, verdict, before)]
     outlook = "" if curve is None else next((o.verdict for o in curve.outlooks if o.method == method), "")
-    if method != "identity":
-        heading = {"yes": "Collect more calibration samples", "no": "The calibration set is large enough"}.get(outlook)
+    heading = {"yes": "Collect more calibration samples", "no": "Keep the size of the calibration set"}.get(outlook)
+    if method != "identity" and heading is not None:  # what is not known yet is no step
         evidence = curve_answer.partition(": ")[2] or curve_answer
-        steps.append(NextStep(heading or "Find out whether more calibration samples help", f"{sentence(evidence)}."))
+        steps.append(NextStep(heading, f"{sentence(evidence)}."))
     ends = after.error.interval
     if ends is not None and ends[1] > small_error(after) and not after.error.enough:
         text = (
