@@ -62,8 +62,14 @@ def plain_names(values: NDArray[Any], what: str) -> NDArray[Any]:
     if all(issubclass(kind, float | int | np.number) for kind in kinds):
         return values.astype(np.float64)
     found = sorted(kind.__name__ for kind in kinds)
-    msg = f"{what} must be all text or all whole numbers, got {', '.join(found)}; drop or fill missing ones first"
+    remedy = "drop or fill missing ones first" if any(map(_may_be_missing, kinds)) else "convert them with .astype(str)"
+    msg = f"{what} must be all text or all whole numbers, got {', '.join(found)}; {remedy}"
     raise ValueError(msg)
+
+
+def _may_be_missing(kind: type) -> bool:
+    """Whether a missing entry has this type; NaN is a float."""
+    return issubclass(kind, float) or kind.__name__ in ("NoneType", "NAType", "NaTType")
 
 
 def class_array(classes: Any) -> NDArray[Any]:

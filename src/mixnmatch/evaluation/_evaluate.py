@@ -88,7 +88,7 @@ def evaluate(
     scores: Any,
     y: Any = None,
     *,
-    metrics: Sequence[str] | None = None,
+    metrics: str | Sequence[str] | None = None,
     map: CalibrationMap | None = None,  # noqa: A002
     notion: str | None = None,
     estimator: str | Estimator = "kde-residual",
@@ -113,7 +113,7 @@ def evaluate(
         Probabilities, or logits if ``logits``.
     y : array of shape (n,)
         Labels; leave them out if ``scores`` is a table with labels (``Rows``).
-    metrics : sequence of str, optional
+    metrics : str or sequence of str, optional
         ``calibration_error`` and the means over samples ``accuracy``, ``mean_confidence``, ``log_loss``,
         ``brier_score`` (summed over classes) and ``half_brier_score`` (for two classes, that of scikit-learn); for two
         classes also ``mean_probability`` and ``base_rate`` of the positive one, and ``observed_expected``,
@@ -156,8 +156,9 @@ def evaluate(
     if metrics is None:
         own = [name for name in FOR_TWO if given.n_classes == 2 and not (given.on_dask and name in MEASURES)]
         metrics = (*DEFAULT, *own)
+    metrics = (metrics,) if isinstance(metrics, str) else tuple(metrics)
     asked = _Asked(
-        tuple(metrics),
+        metrics,
         metric.for_classes(given.n_classes),
         estimator if isinstance(estimator, str) else repr(chosen),
         interval,
