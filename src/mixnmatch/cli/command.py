@@ -34,6 +34,7 @@ COMMAND_LINE = {
     "labels_option": "--labels",
     "declare_logits": "pass --logits",
     "logits": "--logits",
+    "name_vector": "Give the column the name of the class, or say --classes A,B where the scores are about B",
     "probs": "--probs",
     "sample_weight": "the weight",
     "weights": "--weights",
