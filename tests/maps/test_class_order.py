@@ -123,7 +123,7 @@ def test_a_column_called_like_one_class_is_not_the_other():
 
 
 def test_the_advice_for_a_nameless_vector_works():
-    with pytest.raises(ValueError, match=r"mixnmatch.rows\(scores, y, positive='fraud'\)"):
+    with pytest.raises(ValueError, match=r"such as 'fraud': pass mixnmatch.rows\(scores, y, positive=\.\.\.\)"):
         mm.calibration_error(P, LABELS)
     assert float(mm.calibration_error(mm.rows(P, LABELS, positive="fraud"))) == pytest.approx(
         float(mm.calibration_error(SORTED["fraud"], LABELS))

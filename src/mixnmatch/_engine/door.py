@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.along_rows import both_columns
 from mixnmatch._engine.class_names import as_numbers
 from mixnmatch._engine.dask import is_dask
+from mixnmatch._engine.errors import InputError
 from mixnmatch._engine.frames import (
     check_aligned,
     class_called,
@@ -192,7 +193,8 @@ def _named_columns(
     if classes is not None:
         order = order_by_name(columns, classes.tolist())
         if order is not None:
-            return values[:, order], [columns[k] for k in order], classes
+            ordered = values if (order == np.arange(len(order))).all() else values[:, order]  # a large file stays there
+            return ordered, [columns[k] for k in order], classes
         shared = {str(name) for name in columns} & {str(name) for name in classes.tolist()}
         if shared:
             msg = f"the columns of the scores, {columns!r:.200}, are not the classes {classes.tolist()!r:.200}"
@@ -228,12 +230,11 @@ def _two_classes(labels: NDArray[Any], positive: Any, title: Any, vector: bool) 
     if positive is None:
         if vector and text:
             rarer = min(found.tolist(), key=labels.tolist().count)
-            msg = (
-                f"scores are a vector and labels are text, {found.tolist()!r:.100}: say which class the scores are "
-                f"about, for example with mixnmatch.rows(scores, y, positive={str(rarer)!r}), which is passed in place "
-                "of scores and labels"
+            template = (
+                "scores are a vector and labels are text, {found!r:.100}: say which class the scores are about, such "
+                "as {rarer!r}: {say_positive}"
             )
-            raise ValueError(msg)
+            raise InputError(template, found=found.tolist(), rarer=str(rarer))
         return None
     others = [name for name in found.tolist() if name != positive]
     if len(others) > 1 or isinstance(positive, str) != text:

@@ -25,8 +25,21 @@ def _library(value: Any) -> str | None:
     return next((root for root in roots if root in _LIBRARIES), None)
 
 
+class NamedColumns:
+    """An array with names for its columns, which is read like a data frame."""
+
+    def __init__(self, values: NDArray[Any], columns: Sequence[Any]):
+        self.values, self.columns, self.shape = values, columns, values.shape
+
+    def to_numpy(self) -> NDArray[Any]:
+        """The array."""
+        return self.values
+
+
 def is_frame(value: Any) -> bool:
-    """Whether this is a data frame of pandas or polars."""
+    """Whether this is a data frame of pandas or polars, or an array with names for its columns."""
+    if isinstance(value, NamedColumns):
+        return True
     return hasattr(value, "columns") and hasattr(value, "shape") and _library(value) is not None
 
 
@@ -49,7 +62,7 @@ def column_names(frame: Any) -> list[Any] | None:
 
 def frame_values(frame: Any) -> NDArray[Any]:
     """The numbers of a data frame; columns of other types are named in the error."""
-    values = np.asarray(frame.to_numpy())
+    values: NDArray[Any] = np.asanyarray(frame.to_numpy())
     if values.dtype.kind in "fiu":
         return values
     try:

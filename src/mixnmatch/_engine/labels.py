@@ -219,6 +219,9 @@ def _match(labels: NDArray[Any], names: NDArray[Any], first_row: int = 0) -> NDA
     if unknown.any():
         row = int(np.flatnonzero(unknown)[0])
         label = labels[row : row + 1].tolist()[0]
-        msg = f"label {label!r:.200} in row {first_row + row} is not one of the classes {names.tolist()!r:.200}"
-        raise ValueError(msg)
+        template = (
+            "label {label!r:.200} in row {row} is not one of the classes {names!r:.200}; pass {classes} if the columns "
+            "have other names"
+        )
+        raise InputError(template, label=label, row=first_row + row, names=names.tolist())
     return codes.astype(np.intp, copy=False)

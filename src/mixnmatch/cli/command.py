@@ -36,6 +36,7 @@ COMMAND_LINE = {
     "logits": "--logits",
     "name_vector": "Give the column the name of the class, or say --classes A,B where the scores are about B",
     "probs": "--probs",
+    "say_positive": "pass --classes A,B where the scores are about B",
     "sample_weight": "the weight",
     "weights": "--weights",
 }

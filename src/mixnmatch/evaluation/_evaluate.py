@@ -40,6 +40,7 @@ from mixnmatch.evaluation.scores import (
     wrong_loss_rows,
 )
 from mixnmatch.evaluation.two_classes import MEASURES, binary_measures, block_log_odds
+from mixnmatch.maps._base_rate import warn_of_reversed_scores
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.class_order import after_map
 
@@ -151,6 +152,7 @@ def evaluate(
             positive=positive, weights=weights,
         )
     )  # fmt: skip
+    warn_of_reversed_scores(given)
     chosen = _build(estimator, bins=bins)
     metric = CalibrationMetric(chosen, notion, chosen.norms[0] if norm is None else norm)
     if metrics is None:

@@ -142,14 +142,15 @@ class CalibrationMap(FittedMethods, Parameters):
         Parameters
         ----------
         batches : iterable of (scores, labels) or (scores, labels, weight)
-            Arrays or tensors, also on a GPU; for example ``((model(x), y) for x, y in loader)``.
+            Arrays or tensors, also on a GPU; for example ``((model(x), y) for x, y in loader)``. Data frames are
+            matched by the names of their columns, as in :meth:`fit`.
         directory : path, optional
             Where the temporary file is made; the system's directory for such files if not given.
         """
         from mixnmatch._engine.spool import spool
 
-        with spool(batches, directory=directory) as rows:
-            return self.fit(rows.scores, rows.labels, rows.weight)
+        with spool(batches, directory=directory, classes=self._input_settings()["classes"]) as rows:
+            return self.fit(rows.named, rows.labels, rows.weight)
 
     def _check_form(self, given: Rows) -> None:
         if given.scores.logits != self.takes_logits:

@@ -97,8 +97,11 @@ def rows_for(fitted: CalibrationMap, scores: Any, y: Any = None, sample_weight: 
     if isinstance(scores, Rows):
         return in_order_of(fitted, door.rows(scores, y, sample_weight))
     check_aligned(scores, labels=y, sample_weight=sample_weight)
+    values = fitted._scores_by_name(scores)
+    if len(np.shape(values)) == 2:
+        check_n_classes(np.shape(values)[1], fitted.n_classes_)
     settings = fitted._input_settings() | {"classes": fitted.classes_}
-    return door.rows(fitted._scores_by_name(scores), y, sample_weight, **settings)
+    return door.rows(values, y, sample_weight, **settings)
 
 
 def in_order_of(fitted: CalibrationMap, given: Rows) -> Rows:
