@@ -277,3 +277,13 @@ def test_the_positive_class_of_a_frame_becomes_the_second_column():
 def test_missing_groups_are_refused_in_words(what, values):
     with pytest.raises(ValueError, match=f"{what}: row 1 has no value .*drop or fill missing"):
         evaluate([0.2, 0.3, 0.9], [0, 1, 1], **{what: values})
+
+
+def test_groups_of_intervals_are_to_be_converted_to_text():
+    groups = pd.cut(pd.Series([1.0, 2.0, 3.0]), 2)
+    with pytest.raises(ValueError, match=r"groups must be .*, got Interval; convert them with \.astype\(str\)"):
+        evaluate([0.2, 0.3, 0.9], [0, 1, 1], groups=groups)
+
+
+def test_a_metric_can_be_asked_for_by_its_name_alone():
+    assert list(evaluate([0.2, 0.3, 0.9], [0, 1, 1], metrics="log_loss")) == ["log_loss"]

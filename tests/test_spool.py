@@ -2,6 +2,7 @@ import os
 import tempfile
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import mixnmatch as mm
@@ -152,3 +153,37 @@ def test_memory_stays_small():
     finally:
         tracemalloc.stop()
     assert peak < rows.scores.nbytes / 5
+
+
+FRAUD = np.random.default_rng(0).random(400) ** 3
+FRAME = pd.DataFrame({"genuine": 1 - FRAUD, "fraud": FRAUD})
+NAMES = pd.Series(np.where(np.random.default_rng(1).random(400) < FRAUD, "fraud", "genuine"))
+
+
+@pytest.mark.parametrize("classes", [None, ["fraud", "genuine"], ["genuine", "fraud"]])
+def test_frames_of_batches_are_matched_by_name(classes):
+    batches = [(FRAME[:150], NAMES[:150]), (FRAME[["fraud", "genuine"]][150:], NAMES[150:])]
+    fitted = mm.calibrator("platt", classes=classes).fit_batches(batches)
+    whole = mm.calibrator("platt", classes=classes).fit(FRAME, NAMES)
+    assert fitted.classes_.tolist() == whole.classes_.tolist()
+    np.testing.assert_allclose(fitted.predict_proba(FRAME), whole.predict_proba(FRAME), rtol=1e-9)
+
+
+def test_series_of_batches_are_about_the_class_that_they_are_called_like():
+    fitted = mm.calibrator("platt").fit_batches([(FRAME["fraud"][:150], NAMES[:150]), (FRAME.fraud[150:], NAMES[150:])])
+    whole = mm.calibrator("platt").fit(FRAME["fraud"], NAMES)
+    np.testing.assert_allclose(fitted.predict_proba(FRAUD), whole.predict_proba(FRAUD), rtol=1e-9)
+    assert fitted.classes_.tolist() == ["genuine", "fraud"]
+
+
+@pytest.mark.parametrize(
+    "second, message",
+    [
+        ((FRAME[150:], NAMES[150:][::-1]), "batch 1: scores and labels have different indexes"),
+        ((FRAME[150:].rename(columns={"fraud": "Fraud"}), NAMES[150:]), r"batch 1 has .* 'Fraud'\], but those before"),
+        ((FRAME[150:].to_numpy(), NAMES[150:]), r"batch 1 has scores with the columns None, but"),
+    ],
+)
+def test_batches_whose_names_do_not_fit_are_refused(second, message):
+    with pytest.raises(ValueError, match=message):
+        mm.calibrator("platt").fit_batches([(FRAME[:150], NAMES[:150]), second])

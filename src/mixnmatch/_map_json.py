@@ -23,7 +23,7 @@ from mixnmatch.maps.summary import CalibrationSummary
 READABLE = 64
 COMMON = ("classes_", "n_classes_", "total_weight_")
 # Attributes that only some fitted maps have.
-OPTIONAL = ("columns_", "summary_")
+OPTIONAL = ("columns_", "vector_", "summary_")
 SUMMARY = ("mean_prediction", "cells", "weights")
 DENSE_SUMMARY = ("mean_prediction", "counts")
 # Attributes that had another name in earlier files.
@@ -309,6 +309,8 @@ def _is_of_kind(value: Any, annotation: str) -> bool:
     if annotation.startswith(("NDArray", "Array", "Vector")):
         return isinstance(value, np.ndarray)
     plain: dict[str, Any] = {"float": int | float, "int": int, "str": str, "str | None": str | None}
+    if annotation == "bool":
+        return isinstance(value, bool)
     if annotation in plain:
         return isinstance(value, plain[annotation]) and not isinstance(value, bool)
     if annotation == "CalibrationSummary":

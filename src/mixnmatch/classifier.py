@@ -20,8 +20,8 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from mixnmatch._engine.alignment import check_same_index
 from mixnmatch._engine.along_rows import both_columns
+from mixnmatch._engine.frames import check_aligned
 from mixnmatch._estimators import (
     class_names,
     codes_of,
@@ -127,7 +127,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         if self.scores not in _SCORES:
             msg = f"scores must be one of {_SCORES}, got {self.scores!r}"
             raise ValueError(msg)
-        check_same_index("X", X, y=y, sample_weight=sample_weight, **fit_params)
+        check_aligned(X, "X", y=y, sample_weight=sample_weight, **fit_params)
         X, y = indexable(X, y)
         labels = read_targets(y)
         estimator = self._unfitted()

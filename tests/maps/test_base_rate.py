@@ -3,6 +3,8 @@ import warnings
 import numpy as np
 import pytest
 
+import mixnmatch
+import mixnmatch.decisions
 from mixnmatch import calibrator
 from mixnmatch.exceptions import CalibrationWarning
 from tests.conftest import draw_labels, make_problem, softmax
@@ -83,3 +85,45 @@ def test_scores_without_information_do_not_look_reversed():
         warnings.filterwarnings("error", "scores of class")
         for _ in range(200):
             calibrator("identity").fit(rng.random(60).round(1), rng.integers(0, 2, 60))
+
+
+def _reversed(n=1500):
+    rng = np.random.default_rng(0)
+    y = (rng.random(n) < 0.1).astype(int)
+    return 1 / (1 + np.exp(3 * y + rng.normal(size=n))), y
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        lambda s, y: mixnmatch.evaluate(s, y, metrics="log_loss"),
+        lambda s, y: mixnmatch.evaluate(s, y, metrics="log_loss", groups=np.arange(len(y)) % 3),
+        lambda s, y: mixnmatch.evaluate(mixnmatch.rows(s, y), map=_fitted(s, y), metrics="log_loss"),
+        lambda s, y: mixnmatch.calibration_error(s, y),
+        lambda s, y: mixnmatch.selection.compare(s, y, methods=["platt"]),
+        lambda s, y: mixnmatch.selection.recommend(s, y, methods=["platt"]),
+        lambda s, y: mixnmatch.decisions.threshold_for(s, y, recall=0.8),
+        lambda s, y: mixnmatch.decisions.net_benefit(s, y, thresholds=[0.1]),
+    ],
+)
+def test_reversed_scores_are_called_so_once_wherever_they_are_judged(judge):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        judge(*_reversed())
+    assert sum("probably those of class 0" in str(one.message) for one in found) == 1
+    where = [one.filename for one in found if "probably those" in str(one.message)]
+    assert where == [__file__]
+
+
+def _fitted(s, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return mixnmatch.calibrator("platt").fit(s, y)
+
+
+def test_scores_that_are_not_reversed_are_judged_without_a_warning():
+    s, y = _reversed()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mixnmatch.evaluate(1 - s, y, metrics="log_loss")
+        mixnmatch.evaluate(1 - s, y, map=_fitted(1 - s, y), metrics="log_loss", groups=y)

@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -238,3 +239,25 @@ def test_summaries_that_do_not_fit_together_are_refused():
     for mean, counts in (([0.5, 0.5], np.ones((3, CELLS))), ([0.5, np.nan], np.ones((2, CELLS))), ([0.5, 0.5], [[-1]])):
         with pytest.raises(ValueError, match="not valid"):
             CalibrationSummary(np.array(mean), np.array(counts, dtype=float))
+
+
+def test_the_index_of_a_series_names_the_classes():
+    p, y = softmax(np.random.default_rng(0).normal(size=(300, 2))), np.repeat(["good", "bad", "good"], 100)
+    fitted = mm.calibrator("platt").fit(p, y)
+    for option in ("priors", "sampling"):
+        series = pd.Series({"good": 0.9, "bad": 0.1})
+        expected = fitted.adapt(**{option: series.to_dict()}).predict_proba(p)
+        np.testing.assert_array_equal(fitted.adapt(**{option: series}).predict_proba(p), expected)
+        with pytest.raises(ValueError, match=f"{option}: there is no class 0; the classes are 'bad', 'good'"):
+            fitted.adapt(**{option: pd.Series([0.9, 0.1])})
+        with pytest.raises(ValueError, match=f"{option}: the index names a class twice"):
+            fitted.adapt(**{option: pd.Series([0.9, 0.1], index=["bad", "bad"])})
+
+
+def test_priors_of_boolean_labels_are_named_by_them():
+    p, y = softmax(np.random.default_rng(0).normal(size=(300, 2))), np.arange(300) % 3 == 0
+    fitted, counted = mm.calibrator("platt").fit(p, y), pd.Series(y).value_counts(normalize=True)
+    assert counted.index.tolist() == [False, True]
+    np.testing.assert_array_equal(
+        fitted.adapt(priors=counted.sort_values()).predict_proba(p), fitted.adapt(priors=counted).predict_proba(p)
+    )

@@ -7,6 +7,7 @@ from mixnmatch import calibrator
 from mixnmatch.evaluation.error import calibration_error
 from mixnmatch.evaluation.gain import calibration_gain
 from mixnmatch.evaluation.scores import log_loss
+from mixnmatch.exceptions import CalibrationWarning
 from mixnmatch.report import build_report, write_report
 from tests.conftest import make_problem, softmax
 from tests.maps.expressions import ALL, expression
@@ -236,3 +237,12 @@ def test_confident_predictions_of_two_classes_are_about_the_positive_one():
 
 def test_few_confident_predictions_are_not_counted(small_report):
     assert small_report.diagnosis.confident == ""
+
+
+def test_reversed_scores_are_named_near_the_verdict():
+    rng = np.random.default_rng(0)
+    y = (rng.random(400) < 0.2).astype(int)
+    with pytest.warns(CalibrationWarning, match="probably those of class 0") as found:
+        data = build_report(1 / (1 + np.exp(3 * y + rng.normal(size=400))), y, methods=["platt"])
+    assert len(found) == 1
+    assert ("Warning", str(found[0].message)) in data.verdict.lines()

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# How booleans are written; as labels they are 0 and 1.
+TRUTH = {"false": 0, "true": 1}
 # Columns of these names number the rows; taking one for a class would be wrong without a sign of it.
 ROW_NUMBERS = ("", "id", "idx", "index", "row", "row_id", "sample_id", "unnamed: 0")
 
@@ -41,6 +43,20 @@ def as_names(texts: Sequence[str]) -> NDArray[Any]:
     if all(is_whole(text.removesuffix(".0")) for text in texts):
         return np.array([int(text.removesuffix(".0")) for text in texts])
     return np.array(texts)
+
+
+def as_numbers(names: Sequence[Any]) -> list[int] | None:
+    """The integer labels that names stand for: 1 for 1, 1.0, True, "1.0" and "true"; ``None`` if one is no number."""
+    found = [_as_number(name) for name in names]
+    return None if None in found else [number for number in found if number is not None]
+
+
+def _as_number(name: Any) -> int | None:
+    text = str(name).strip().lower()
+    if text in TRUTH:
+        return TRUTH[text]
+    digits = text.removesuffix(".0")
+    return int(digits) if is_whole(digits) else None
 
 
 def is_whole(text: str) -> bool:

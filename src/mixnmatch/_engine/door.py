@@ -9,15 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.along_rows import both_columns
+from mixnmatch._engine.class_names import as_numbers
 from mixnmatch._engine.dask import is_dask
+from mixnmatch._engine.errors import InputError
 from mixnmatch._engine.frames import (
     check_aligned,
+    class_called,
     classes_of,
     column_names,
     frame_values,
     is_frame,
     is_series,
     order_by_name,
+    vector_class,
+    warn_of_position,
 )
 from mixnmatch._engine.labels import as_labels, class_array, different, is_text, plain_names, read_labels
 from mixnmatch._engine.rows import Rows
@@ -83,8 +88,8 @@ def rows(
         scores = scores[:, 0] if scores.shape[1] == 1 else scores
         columns = None
     table = read_scores(scores, logits=logits)
-    if table.vector and classes is not None and isinstance(title, str) and title in classes.tolist():
-        positive = _same_class(positive, title)
+    if table.vector and classes is not None and (place := class_called(title, classes)) is not None:
+        positive = _same_class(positive, classes.tolist()[place])
     if classes is None and table.n_classes == 2 and y is not None and not is_dask(y):
         classes = _two_classes(as_labels(y, table.n_rows), positive, title if table.vector else None, table.vector)
     elif positive is not None:
@@ -116,46 +121,58 @@ def _refuse_masked_labels(table: Scores, labels: NDArray[np.intp]) -> None:
         raise ValueError(msg)
 
 
-def scores_like(scores: Any, *, classes: NDArray[Any], columns: NDArray[Any] | None, logits: bool) -> Any:
+def scores_like(
+    scores: Any, *, classes: NDArray[Any], columns: NDArray[Any] | None, logits: bool, vector_known: bool
+) -> Any:
     """Scores for a map fitted with these classes: columns with names are brought into their order.
 
-    One column with the name of a class holds the scores of that class.
+    One column with the name of a class holds the scores of that class. One without holds those of the second class, if
+    it is known (``vector_known``) or the classes are numbers.
 
     Raises
     ------
     ValueError
-        If the columns have other names than the map's classes.
+        If the columns have other names than the map's classes, or it is not known which class a vector is about.
     """
     if is_series(scores):
-        return _of_class(scores, scores.name, classes, logits)
+        return _of_class(scores, scores.name, classes, logits, vector_known)
     if not is_frame(scores):
+        if not vector_known and len(classes) == 2 and is_vector(scores):
+            vector_class(None, classes, known=False)
         return scores
     names, values = column_names(scores), frame_values(scores)
     if values.shape[1] == 1:
-        return _of_class(values[:, 0], names and names[0], classes, logits)
+        return _of_class(values[:, 0], names and names[0], classes, logits, vector_known)
     if names is None:
         return values
     for known in (classes, columns):
         order = None if known is None else order_by_name(names, known.tolist())
         if order is not None:
             return values[:, order]
-    if columns is None and classes.dtype.kind not in "US":
-        return values  # the map knows its classes by number alone
+    if columns is None and not is_text(classes):
+        warn_of_position(names, classes)
+        return values
     wanted = classes if columns is None else columns
     msg = f"scores have the columns {names!r:.200}, but the map was fitted with {wanted.tolist()!r:.200}"
     raise ValueError(msg)
 
 
-def _of_class(values: Any, name: Any, classes: NDArray[Any], logits: bool) -> Any:
-    """Scores of the class that a column is called like: a vector of the second class, or two columns in order.
-
-    A column of any other name holds the second class.
-    """
-    if not (isinstance(name, str) and len(classes) == 2 and classes.tolist()[0] == name):
+def _of_class(values: Any, name: Any, classes: NDArray[Any], logits: bool, vector_known: bool) -> Any:
+    """Scores of the class that a column is called like: a vector of the second class, or two columns in order."""
+    if len(classes) != 2 or not len(values) or vector_class(name, classes, known=vector_known) == 1:
         return values
     values = np.asarray(values)
     values = values if values.dtype.kind == "f" else values.astype(np.float64)
     return both_columns(values, logits=logits)[:, ::-1]
+
+
+def is_vector(scores: Any) -> bool:
+    """Whether these are scores of one class, of at least one sample."""
+    try:
+        shape = np.shape(scores)
+    except ValueError:  # rows of different lengths, which are refused where values are checked
+        return False
+    return len(shape) == 1 and shape[0] != 0
 
 
 def _title(scores: Any, columns: list[Any] | None) -> Any:
@@ -176,7 +193,8 @@ def _named_columns(
     if classes is not None:
         order = order_by_name(columns, classes.tolist())
         if order is not None:
-            return values[:, order], [columns[k] for k in order], classes
+            ordered = values if (order == np.arange(len(order))).all() else values[:, order]  # a large file stays there
+            return ordered, [columns[k] for k in order], classes
         shared = {str(name) for name in columns} & {str(name) for name in classes.tolist()}
         if shared:
             msg = f"the columns of the scores, {columns!r:.200}, are not the classes {classes.tolist()!r:.200}"
@@ -191,7 +209,7 @@ def _named_columns(
     return values, columns, classes
 
 
-def _same_class(positive: Any, title: str) -> Any:
+def _same_class(positive: Any, title: Any) -> Any:
     """The positive class, of which a column with the name of a class holds the scores."""
     if positive is not None and positive != title:
         msg = f"the column of scores is called {title!r}, which is one of the classes, but positive={positive!r}"
@@ -202,20 +220,21 @@ def _same_class(positive: Any, title: str) -> Any:
 def _two_classes(labels: NDArray[Any], positive: Any, title: Any, vector: bool) -> NDArray[Any] | None:
     """Names of two classes, the positive one second; None where labels are 0 and 1, or -1 and 1."""
     text = is_text(labels)
-    if positive is None and not text:
+    if positive is None and not text and as_numbers([title]) is None:
         return None
     found = different(labels)
-    if vector and text and title in found.tolist():
-        positive = _same_class(positive, title)
+    if not text and set(found.tolist()) <= {0, 1}:
+        found = np.arange(2)
+    if vector and (place := class_called(title, found)) is not None:
+        positive = _same_class(positive, found.tolist()[place])
     if positive is None:
         if vector and text:
             rarer = min(found.tolist(), key=labels.tolist().count)
-            msg = (
-                f"scores are a vector and labels are text, {found.tolist()!r:.100}: say which class the scores are "
-                f"about, for example with mixnmatch.rows(scores, y, positive={str(rarer)!r}), which is passed in place "
-                "of scores and labels"
+            template = (
+                "scores are a vector and labels are text, {found!r:.100}: say which class the scores are about, such "
+                "as {rarer!r}: {say_positive}"
             )
-            raise ValueError(msg)
+            raise InputError(template, found=found.tolist(), rarer=str(rarer))
         return None
     others = [name for name in found.tolist() if name != positive]
     if len(others) > 1 or isinstance(positive, str) != text:

@@ -26,7 +26,9 @@ PYTHON = {
     "list_methods": "mixnmatch.calibrators() lists the methods",
     "labels_option": "labels",
     "logits": "logits=True",
+    "name_vector": 'Pass pd.Series(scores, name="...") with the name of the class, or a column for each class',
     "probs": "logits=False",
+    "say_positive": "pass mixnmatch.rows(scores, y, positive=...) in place of scores and labels",
     "sample_weight": "sample_weight",
     "weights": "weights=...",
 }

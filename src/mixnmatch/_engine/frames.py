@@ -5,13 +5,15 @@ pandas and polars are recognised by the types of what comes in; neither is impor
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.class_names import ROW_NUMBERS, class_names
+from mixnmatch._engine.class_names import ROW_NUMBERS, as_numbers, class_names
+from mixnmatch._engine.errors import InputError, InputWarning, caller_level
 from mixnmatch._engine.labels import is_text
 
 _LIBRARIES = ("pandas", "polars")
@@ -23,8 +25,21 @@ def _library(value: Any) -> str | None:
     return next((root for root in roots if root in _LIBRARIES), None)
 
 
+class NamedColumns:
+    """An array with names for its columns, which is read like a data frame."""
+
+    def __init__(self, values: NDArray[Any], columns: Sequence[Any]):
+        self.values, self.columns, self.shape = values, columns, values.shape
+
+    def to_numpy(self) -> NDArray[Any]:
+        """The array."""
+        return self.values
+
+
 def is_frame(value: Any) -> bool:
-    """Whether this is a data frame of pandas or polars."""
+    """Whether this is a data frame of pandas or polars, or an array with names for its columns."""
+    if isinstance(value, NamedColumns):
+        return True
     return hasattr(value, "columns") and hasattr(value, "shape") and _library(value) is not None
 
 
@@ -47,7 +62,7 @@ def column_names(frame: Any) -> list[Any] | None:
 
 def frame_values(frame: Any) -> NDArray[Any]:
     """The numbers of a data frame; columns of other types are named in the error."""
-    values = np.asarray(frame.to_numpy())
+    values: NDArray[Any] = np.asanyarray(frame.to_numpy())
     if values.dtype.kind in "fiu":
         return values
     try:
@@ -67,9 +82,9 @@ def _number(entry: Any) -> bool:
     return _missing(entry) or isinstance(entry, int | float | np.number)
 
 
-def check_aligned(scores: Any, **others: Any) -> None:
-    """Raise an error if pandas objects that are matched by position have different indexes."""
-    index = _index(scores)
+def check_aligned(first: Any, what: str = "scores", /, **others: Any) -> None:
+    """Raise an error if pandas objects have another index than the first, which is called ``what``."""
+    index = _index(first)
     if index is None:
         return
     for name, other in others.items():
@@ -79,9 +94,9 @@ def check_aligned(scores: Any, **others: Any) -> None:
         at = int(np.flatnonzero(np.asarray(index != theirs))[0])
         here, there = (getattr(name, "item", lambda name=name: name)() for name in (index[at], theirs[at]))
         msg = (
-            f"scores and {name} have different indexes: row {at} is {here!r} in one and {there!r} in the "
-            f"other. Bring them into the same order ({name}.loc[scores.index]), or pass {name}.to_numpy() if their "
-            "order is the same already"
+            f"{what} and {name} have different indexes: row {at} is {here!r} in one and {there!r} in the other. Bring "
+            f"them into the same order ({name}.loc[{what}.index]), or pass {name}.to_numpy() if their order is the "
+            "same already"
         )
         raise ValueError(msg)
 
@@ -93,14 +108,56 @@ def _index(value: Any) -> Any:
 def order_by_name(columns: Sequence[Any], wanted: Sequence[Any]) -> NDArray[np.intp] | None:
     """Positions of the columns in the order of ``wanted`` names; None if the names differ.
 
-    Columns may carry a shared start: ``prob_cat, prob_dog`` are matched to cat and dog.
+    Columns may carry a shared start: ``prob_cat, prob_dog`` are matched to cat and dog. Numbers and booleans are
+    matched however they are written: ``"True", "1.0"`` and ``1`` are one name.
     """
-    want = [str(name) for name in wanted]
-    for names in spellings(columns):
-        have = [str(name) for name in names]
-        if sorted(have) == sorted(want) and len(set(have)) == len(have):
-            return np.array([have.index(name) for name in want], dtype=np.intp)
+    for spelt in (_texts, as_numbers):
+        want: list[Any] | None = spelt(wanted)
+        for names in spellings(columns):
+            have: list[Any] | None = spelt(names.tolist())
+            if want and have and sorted(have) == sorted(want) and len(set(have)) == len(have):
+                return np.array([have.index(name) for name in want], dtype=np.intp)
     return None
+
+
+def _texts(names: Sequence[Any]) -> list[str]:
+    return [str(name) for name in names]
+
+
+def class_called(name: Any, classes: NDArray[Any]) -> int | None:
+    """Position of the class that a column is called like, such as "True" or 1.0 for a class 1; None if none is."""
+    spelt = _texts if is_text(classes) else as_numbers
+    (wanted,), names = spelt([name]) or [None], classes.tolist()
+    return names.index(wanted) if name is not None and wanted in names else None
+
+
+def vector_class(name: Any, classes: NDArray[Any], *, known: bool) -> int:
+    """Which of two classes a vector of scores is about: the one that it is called like, or else the second.
+
+    Raises
+    ------
+    InputError
+        If it is called like neither of two classes with names, and it is not ``known`` that it is about the second.
+    """
+    place = class_called(name, classes)
+    if place is None and is_text(classes) and not known:
+        template = (
+            "the scores are a vector{called}, and the map was fitted with the classes {classes}: probability of which "
+            "class? {name_vector}"
+        )
+        called = "" if name is None or name == "" else f" called {name!r:.80}"
+        raise InputError(template, called=called, classes=classes.tolist())
+    return 1 if place is None else place
+
+
+def warn_of_position(names: Sequence[Any], classes: NDArray[Any]) -> None:
+    """Warn that names of columns say nothing about classes that are numbers."""
+    template = (
+        "the columns {names!r:.200} are not called like the classes of the map: they are read as the classes "
+        "{numbers!r:.200}, in this order. Rename them to be sure"
+    )
+    warning = InputWarning(template, names=list(names), numbers=classes.tolist())
+    warnings.warn(warning, stacklevel=caller_level())
 
 
 def spellings(columns: Sequence[Any]) -> list[NDArray[Any]]:
@@ -116,12 +173,16 @@ def classes_of(columns: Sequence[Any], labels: NDArray[Any]) -> NDArray[Any] | N
 
     None if labels are positions: whole numbers beside columns whose names are no numbers.
     """
-    seen = set(labels.tolist())
-    for names in spellings(columns):
-        if (names.dtype.kind in "US") == is_text(labels) and seen <= set(names.tolist()):
+    seen, text = set(labels.tolist()), is_text(labels)
+    found = spellings(columns)
+    if not text:
+        numbers = [as_numbers(names.tolist()) for names in found]
+        found = [np.array(each) for each in numbers if each is not None and len(set(each)) == len(each)]
+        if not found:
+            return None
+    for names in found:
+        if is_text(names) == text and seen <= set(names.tolist()):
             return names
-    if not is_text(labels) and not any(names.dtype.kind in "iu" for names in spellings(columns)):
-        return None
     msg = (
         f"labels such as {min(seen)!r} are not among the columns of the scores, {list(columns)!r:.200}; "
         "rename the columns, or pass classes=[...] to name them in order"

@@ -62,8 +62,14 @@ def plain_names(values: NDArray[Any], what: str) -> NDArray[Any]:
     if all(issubclass(kind, float | int | np.number) for kind in kinds):
         return values.astype(np.float64)
     found = sorted(kind.__name__ for kind in kinds)
-    msg = f"{what} must be all text or all whole numbers, got {', '.join(found)}; drop or fill missing ones first"
+    remedy = "drop or fill missing ones first" if any(map(_may_be_missing, kinds)) else "convert them with .astype(str)"
+    msg = f"{what} must be all text or all whole numbers, got {', '.join(found)}; {remedy}"
     raise ValueError(msg)
+
+
+def _may_be_missing(kind: type) -> bool:
+    """Whether a missing entry has this type; NaN is a float."""
+    return issubclass(kind, float) or kind.__name__ in ("NoneType", "NAType", "NaTType")
 
 
 def class_array(classes: Any) -> NDArray[Any]:
@@ -213,6 +219,9 @@ def _match(labels: NDArray[Any], names: NDArray[Any], first_row: int = 0) -> NDA
     if unknown.any():
         row = int(np.flatnonzero(unknown)[0])
         label = labels[row : row + 1].tolist()[0]
-        msg = f"label {label!r:.200} in row {first_row + row} is not one of the classes {names.tolist()!r:.200}"
-        raise ValueError(msg)
+        template = (
+            "label {label!r:.200} in row {row} is not one of the classes {names!r:.200}; pass {classes} if the columns "
+            "have other names"
+        )
+        raise InputError(template, label=label, row=first_row + row, names=names.tolist())
     return codes.astype(np.intp, copy=False)

@@ -77,6 +77,8 @@ class Rows:
     backend: str = ""
     _samples: dict[int, Rows] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    _unseen: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         if not self.backend and self.scores.values is not None:
             chosen = kernels.choose_backend(asked_backend())
@@ -88,7 +90,13 @@ class Rows:
         values = scores.values
         if is_dask(values) and isinstance(labels, np.ndarray):  # on their way to the workers, as short as they can be
             labels = labels.astype(np.min_scalar_type(scores.n_classes - 1))
-        return cls(scores, _aligned(labels, values), _aligned(weight, values), **names)
+        made = cls(scores, _aligned(labels, values), _aligned(weight, values), **names)
+        made._unseen.append(True)
+        return made
+
+    def first_look(self) -> bool:
+        """Whether these are the samples that a user gave, not made from them, and this is asked for the first time."""
+        return bool(self._unseen) and self._unseen.pop()
 
     @property
     def form(self) -> str:

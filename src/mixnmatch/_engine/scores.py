@@ -354,7 +354,8 @@ def _first_improper(block: NDArray[Any], sums: NDArray[Any], tolerance: float) -
         return row, f"has a negative entry ({flat[row].min():.6g})", _LOGITS
     if block.ndim == 1:
         row = int(np.flatnonzero(block > 1)[0])
-        return row, f"is {block[row]:.6g}, not a probability", _LOGITS
+        hint = f"{_PERCENT}; {_LOGITS}" if block.max() <= 100 else _LOGITS
+        return row, f"is {block[row]:.6g}, not a probability", hint
     row = int(np.flatnonzero(~(np.abs(sums - 1) <= tolerance))[0])
     hint = _PERCENT if abs(sums[row] - 100) <= 100 * tolerance else _LOGITS
     return row, f"sums to {sums[row]:.6g}, not to 1", hint

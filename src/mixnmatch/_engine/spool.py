@@ -12,6 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.frames import (
+    NamedColumns,
+    check_aligned,
+    column_names,
+    frame_values,
+    is_frame,
+    is_series,
+    order_by_name,
+)
 from mixnmatch._engine.scores import from_tensor
 
 
@@ -22,10 +31,21 @@ class Spooled:
     scores: NDArray[Any]
     labels: NDArray[Any] | None
     weight: NDArray[Any] | None
+    columns: Sequence[Any] | None = None
+
+    @property
+    def named(self) -> Any:
+        """The scores, with the names of their columns if batches had some."""
+        if self.columns is None:
+            return self.scores
+        vector = self.scores.ndim == 1
+        return NamedColumns(self.scores[:, None] if vector else self.scores, self.columns)
 
 
 @contextmanager
-def spool(batches: Iterable[Sequence[Any]], *, directory: str | PathLike[str] | None = None) -> Iterator[Spooled]:
+def spool(
+    batches: Iterable[Sequence[Any]], *, directory: str | PathLike[str] | None = None, classes: Any = None
+) -> Iterator[Spooled]:
     """Read all batches once, write their scores to a temporary file, and return everything as arrays.
 
     Only one batch of scores is in memory at a time. The file has no name, so that nothing is left behind whatever
@@ -34,11 +54,14 @@ def spool(batches: Iterable[Sequence[Any]], *, directory: str | PathLike[str] | 
     Parameters
     ----------
     batches : iterable of (scores, labels) or (scores, labels, weight)
-        Arrays or tensors, with scores of shape (m, L) or (m,) in every batch. The file has the type of the first
-        batch's scores. Labels, weights or both may be None, then in all batches.
+        Arrays, tensors or data frames, with scores of shape (m, L) or (m,) in every batch. The file has the type of
+        the first batch's scores. Labels, weights or both may be None, then in all batches. The columns of data frames
+        are matched by name to those of the first batch.
     directory : path, optional
         Where the file is made; the system's directory for temporary files if not given. On many machines that one is
         in memory: then name a directory on a disk.
+    classes : sequence, optional
+        Names of the classes; columns that are called like them are written in their order.
 
     Raises
     ------
@@ -46,15 +69,24 @@ def spool(batches: Iterable[Sequence[Any]], *, directory: str | PathLike[str] | 
         If batches do not fit together; the message says which one, counted from 0.
     """
     with tempfile.TemporaryFile(dir=directory, prefix="mixnmatch-") as file:
-        yield _write(batches, file)
+        yield _write(batches, file, classes)
 
 
-def _write(batches: Iterable[Sequence[Any]], file: Any) -> Spooled:
+def _write(batches: Iterable[Sequence[Any]], file: Any, classes: Any) -> Spooled:
     like: NDArray[Any] | None = None
+    columns = None if classes is None else list(classes)
     n_rows = 0
     labels, weights = _Column("labels"), _Column("weights")
     for number, batch in enumerate(batches):
-        scores, y, weight = _parts(batch, number)
+        scores, y, weight, names = _parts(batch, number)
+        if names is not None and len(names) > 1 and columns is not None:
+            order = order_by_name(names, columns)
+            scores, names = (scores, names) if order is None else (scores[:, order], [names[k] for k in order])
+        if like is None:
+            columns = names
+        elif names != columns:
+            msg = f"batch {number} has scores with the columns {names!r:.200}, but those before have {columns!r:.200}"
+            raise ValueError(msg)
         if like is None:
             like = np.empty((0, *scores.shape[1:]), scores.dtype if scores.dtype.kind == "f" else np.float64)
         if scores.shape[1:] != like.shape[1:]:
@@ -69,18 +101,27 @@ def _write(batches: Iterable[Sequence[Any]], file: Any) -> Spooled:
         raise ValueError(msg)
     file.flush()
     table = np.memmap(file, dtype=like.dtype, mode="r", shape=(n_rows, *like.shape[1:]))
-    return Spooled(table, labels.joined(), weights.joined())
+    return Spooled(table, labels.joined(), weights.joined(), columns)
 
 
-def _parts(batch: Sequence[Any], number: int) -> tuple[NDArray[Any], Any, Any]:
+def _parts(batch: Sequence[Any], number: int) -> tuple[NDArray[Any], Any, Any, list[Any] | None]:
+    """Scores, labels and weights of a batch, and the names of the columns."""
     if not isinstance(batch, Sequence) or len(batch) not in (2, 3):
         msg = f"batch {number} is not (scores, labels) or (scores, labels, weight)"
         raise ValueError(msg)
-    scores = np.asarray(from_tensor(batch[0]))
+    given, y, weight = (*batch, None)[:3]
+    try:
+        check_aligned(given, labels=y, sample_weight=weight)
+    except ValueError as error:
+        msg = f"batch {number}: {error}"
+        raise ValueError(msg) from None
+    names = column_names(given) if is_frame(given) else [given.name] if is_series(given) and given.name else None
+    scores = np.asarray(frame_values(given) if is_frame(given) else from_tensor(given))
+    scores = scores[:, 0] if is_frame(given) and scores.shape[1] == 1 else scores
     if scores.ndim not in (1, 2) or scores.dtype.kind not in "fiu":
         msg = f"batch {number} must have numbers of shape (m, L) or (m,) as scores, got {scores.dtype} {scores.shape}"
         raise ValueError(msg)
-    return scores, batch[1], batch[2] if len(batch) == 3 else None
+    return scores, y, weight, names
 
 
 class _Column:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.along_rows import both_columns
+from mixnmatch._engine import door
 from mixnmatch._engine.errors import InputError
 from mixnmatch._engine.steps import Progress
 from mixnmatch._files import atomic_folder, atomic_write
@@ -67,7 +68,7 @@ def check_applied_output(scores: Path, output: Path, *, force: bool) -> None:
 def calibrate_arrays(map_: Any, map_file: Path, scores: Path, reading: Reading, output: Path) -> int:
     """Write the probabilities of all rows of a file, and labels and weights if it has any; returns how many rows."""
     table = aligned(reading.read(scores, need_labels=False, like=map_), map_, map_file)
-    calibrated = map_.predict_proba(table.scores)
+    calibrated = map_.predict_proba(replace(table.checked, labels=None, weight=None, classes=map_.classes_))
     numbered = map_.classes_.tolist() == list(range(map_.n_classes_))
     classes = table.classes if numbered else map_.classes_
     known: dict[str, Any] = {"labels": table.labels, "weights": table.weights, "classes": classes}
@@ -126,7 +127,7 @@ class Application:
         if said is None and rows.lists:
             said = rows.logits
         width = self.width
-        if rows.class_names is not None and len(rows.class_names) != width:
+        if rows.class_names is not None and len(rows.class_names) != max(width, 2):
             why = "there are {given} names of classes for {width} columns"
             raise FileError(self.path, why, given=len(rows.class_names), width=width)
         places = np.zeros(1) if width == 1 else np.zeros((1, width))
@@ -183,9 +184,8 @@ class Application:
         try:
             if scores.ndim == 2:
                 return np.asarray(self.map.predict_proba(np.ascontiguousarray(scores[:, self.order])))
-            if self.order[1] == 0:  # the column holds the first class of the map
-                scores = both_columns(scores, logits=self.map.takes_logits)[:, self.order]
-            return np.asarray(self.map.predict_proba(scores)[:, self.order[1:]])
+            given = door.rows(scores, logits=self.map.takes_logits, classes=self.map.classes_[self.order])
+            return np.asarray(self.map.predict_proba(given)[:, self.order[1:]])
         except InputError as error:
             fields = dict(error.fields)
             place = str(fields.get("place", ""))

@@ -34,7 +34,9 @@ COMMAND_LINE = {
     "labels_option": "--labels",
     "declare_logits": "pass --logits",
     "logits": "--logits",
+    "name_vector": "Give the column the name of the class, or say --classes A,B where the scores are about B",
     "probs": "--probs",
+    "say_positive": "pass --classes A,B where the scores are about B",
     "sample_weight": "the weight",
     "weights": "--weights",
 }

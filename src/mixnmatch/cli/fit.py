@@ -95,7 +95,8 @@ def command(
         raise click.UsageError(msg)
     table = reading.read(scores)
     method = method or default_method(table.checked.n_classes)
-    map_ = _build(method, table, reading.weighting, _settings(loss, options))
+    told = reading.classes is not None
+    map_ = _build(method, table, reading.weighting, told, _settings(loss, options))
     if preserve_accuracy and not map_.accuracy_preserving:
         map_ = _held_to_winners(map_)
     start = perf_counter()
@@ -162,12 +163,14 @@ def _pairs(texts: tuple[str, ...], option: str) -> dict[str, Any]:
     return pairs
 
 
-def _build(method: str, table: ScoreTable, weighting: str, settings: dict[str, Any]) -> Any:
+def _build(method: str, table: ScoreTable, weighting: str, told: bool, settings: dict[str, Any]) -> Any:
     from mixnmatch.maps.registry import calibrator
 
     common: dict[str, Any] = {} if weighting == "frequency" else {"weights": weighting}
+    if told or not table.columns:  # columns name their classes, but do not say which one a vector would be about
+        common["classes"] = table.classes
     try:
-        return calibrator(method, logits=table.logits, classes=table.classes, **common, **settings)
+        return calibrator(method, logits=table.logits, **common, **settings)
     except TypeError:
         known = {name.rpartition("__")[2] for name in calibrator(method).get_params(deep=True)}
         unknown = [name for name in settings if name not in known] or list(settings)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine import door
 from mixnmatch._engine.along_rows import both_columns
 from mixnmatch._engine.errors import InputError
+from mixnmatch._engine.frames import class_called, order_by_name, vector_class, warn_of_position
 from mixnmatch._engine.rows import Rows
 from mixnmatch.cli.display import plural
 from mixnmatch.cli.options import Reading
@@ -32,13 +33,14 @@ def read_checked(
     need_labels: bool = True,
     logits: bool | None = None,
     classes: NDArray[Any] | None = None,
+    vector_known: bool = True,
     progress: Callable[[int, int, str], None] | None = None,
     find_columns: Callable[[Sequence[str]], Sequence[str]] | None = None,
 ) -> ScoreTable:
     """Read a file and check all of its values, so that errors name the file.
 
     ``logits`` is what scores are taken for, and ``classes`` what text labels name, where neither the file nor the user
-    says it.
+    says it; of a vector only if it is known that it is about the second of them.
     """
     tells_kind = path.suffix.lower() == ".npz"  # the name of the array says what the scores are
     table = read_table(
@@ -55,11 +57,13 @@ def read_checked(
     )
     if reading.importance and table.weights is None:
         raise FileError(path, "--importance is about weights, but there are none; name them: {weights}")
-    if table.classes is None and classes is not None and is_text(classes) and is_text(table.labels):
-        table = replace(table, classes=classes)
+    if table.classes is None and classes is not None and is_text(classes):
+        table = replace(table, classes=_names_like(table, classes, vector_known))
+    # Numbers beside names are positions.
+    names = None if is_text(table.classes) and table.labels is not None and not is_text(table.labels) else table.classes
     try:
         rows = door.rows(
-            table.scores, table.labels, table.weights, logits=table.logits, classes=table.classes,
+            table.scores, table.labels, table.weights, logits=table.logits, classes=names,
             weights=reading.weighting,
         )  # fmt: skip
     except InputError as error:
@@ -69,7 +73,17 @@ def read_checked(
         raise FileError(path, error.template + (_UNUSED if unused else ""), **error.fields | declare | more) from None
     except (ValueError, TypeError) as error:
         raise FileError(path, "{why}", why=str(error)) from None
-    return replace(table, rows=rows)
+    return replace(table, rows=rows if names is table.classes else replace(rows, classes=table.classes))
+
+
+def _names_like(table: ScoreTable, classes: NDArray[Any], vector_known: bool) -> NDArray[Any] | None:
+    """Names of the classes of a table without any, where it is clear from those that it is read for."""
+    if table.scores.ndim == 2:
+        return classes if is_text(table.labels) else None
+    place = class_called(table.columns[0] if table.columns else None, classes)
+    if len(classes) != 2 or (place is None and not vector_known):
+        return None
+    return classes[::-1] if place == 0 else classes
 
 
 def _columns_without_labels(table: ScoreTable) -> list[str]:
@@ -80,20 +94,22 @@ def _columns_without_labels(table: ScoreTable) -> list[str]:
     return [str(name) for name in table.classes.tolist() if name not in seen] if len(seen) > 1 else []
 
 
-def find_scores_of(map_: Any) -> Callable[[Sequence[str]], Sequence[str]]:
+def find_scores_of(map_: Any, *, in_file_order: bool = False) -> Callable[[Sequence[str]], Sequence[str]]:
     """A function that finds the columns of scores that a map is to be applied to among those of a table.
 
     They are those that the map was fitted on (`fit` notes their names in its file), or those that are called like the
-    map's classes, all with the same start.
+    map's classes, all with the same start. Their order is that of the map, or else that of the file, where the second
+    of two classes is the positive one.
     """
     known = [str(name) for name in map_.classes_.tolist()]
     fitted_on = (getattr(map_, "metadata_", None) or {}).get("columns")
     noted = isinstance(fitted_on, list) and all(isinstance(name, str) for name in fitted_on)
 
     def find(names: Sequence[str]) -> Sequence[str]:
+        found = columns_of_classes(names, known)
         if noted and fitted_on and set(fitted_on) <= set(names):
-            return tuple(fitted_on)
-        return columns_of_classes(names, known)
+            found = tuple(fitted_on)
+        return tuple(name for name in names if name in found) if in_file_order else found
 
     return find
 
@@ -175,22 +191,29 @@ def order_for(table: ScoreTable, map_: Any, map_path: Path) -> list[int] | None:
         raise FileError(table.path, why, have=have, want=want, map=map_path)
     if table.n_classes != map_.n_classes_:
         why = "has scores of {found} classes, but {map} was fitted with {known}"
-        raise FileError(table.path, why, found=table.n_classes, known=map_.n_classes_, map=map_path)
-    known = [str(name) for name in map_.classes_.tolist()]
-    if known == [str(index) for index in range(len(known))]:
-        return None
-    names = None if table.classes is None else tuple(str(name) for name in table.classes.tolist())
+        if table.columns:
+            why += "; the columns read as scores are {names}: name those that are, {columns}"
+        fields = {"found": table.n_classes, "known": map_.n_classes_, "map": map_path, "names": listed(table.columns)}
+        raise FileError(table.path, why, **fields)
+    known, names = map_.classes_, table.classes
     if table.scores.ndim == 1:
-        about = table.columns if names is None else names[1:]
-        return [1, 0] if about[:1] == (known[0],) else None
+        about = names[1] if names is not None else table.columns[0] if table.columns else None
+        try:
+            return [1, 0] if vector_class(about, known, known=map_._knows_vector()) == 0 else None
+        except InputError as error:
+            raise FileError(table.path, error.template, **error.fields) from None
     if names is None:
         return None
-    for given in (table.columns, names):
-        if set(given) == set(known):
-            return None if list(given) == known else [given.index(name) for name in known]
-    assert table.classes is not None
+    for given in (table.columns, names.tolist()):
+        order = order_by_name(given, known.tolist()) if len(given) == len(known) else None
+        if order is not None:
+            return None if (order == np.arange(len(order))).all() else order.tolist()
+    if not is_text(known):
+        if is_text(names):
+            warn_of_position(names.tolist(), known)
+        return None
     why = "its classes are {found}, but {map} was fitted with {known}"
-    raise FileError(table.path, why, found=listed(table.classes.tolist()), known=listed(known), map=map_path)
+    raise FileError(table.path, why, found=listed(names.tolist()), known=listed(known.tolist()), map=map_path)
 
 
 def evaluation_rows(path: Path, table: ScoreTable, reading: Reading) -> Rows:

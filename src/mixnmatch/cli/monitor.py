@@ -121,7 +121,7 @@ def _count(
         why = "has weights, which a monitor cannot use: repeat samples that occurred several times, drop the weights"
         raise FileError(path, why)
     try:
-        monitor.update(table.scores, table.labels, step=step or path.name, source=source)
+        monitor.update(table.checked, step=step or path.name, source=source)
     except (ValueError, TypeError) as error:
         raise FileError(path, str(error)) from None
     monitor.save(state)

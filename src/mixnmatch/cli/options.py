@@ -37,7 +37,8 @@ FILE_HELP = """
                 optionally `weights` and `classes`
       .npy      scores, with --labels LABELS.npy
       .csv      a header; a column for each class, and `label`; also .csv.gz
-                (separated by commas, semicolons or tabs)
+                (separated by commas, semicolons or tabs);
+                a column `weight` or `weights` is used as weights
       .parquet  the same, or one column of lists; a file or a folder of files
       -         any of these files from standard input
     Scores in .npy, .csv and .parquet are probabilities unless --logits is given.
@@ -137,7 +138,8 @@ class Reading:
 
         known: dict[str, Any] = {}
         if hasattr(like, "predict_proba"):
-            known = {"logits": like.takes_logits, "classes": like.classes_, "find_columns": find_scores_of(like)}
+            known = {"logits": like.takes_logits, "classes": like.classes_, "vector_known": like._knows_vector()}
+            known["find_columns"] = find_scores_of(like, in_file_order=self.classes is None)
         elif like is not None:
             known = {"logits": like.logits, "classes": names_of(like)}
         with readable(path) as file, reporting("Reading") as progress:
@@ -170,7 +172,7 @@ def reading_options(function: F) -> F:
             "--classes", type=Names(), metavar="A,B,...", help="Names of the classes, in order of the columns."
         ),
         click.option(
-            "--weights", metavar="NAME", help="Array, column or .npy file with row weights [default: weights, if any]."
+            "--weights", metavar="NAME", help="Array, column or .npy file with weights [default: weight(s), if any]."
         ),
         click.option("--importance", is_flag=True, help="Weights are importances, not frequencies."),
     )

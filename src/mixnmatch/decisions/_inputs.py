@@ -10,6 +10,7 @@ from mixnmatch._engine import door
 from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch._engine.scores import is_number
 from mixnmatch.evaluation.notion import Outcomes
+from mixnmatch.maps._base_rate import warn_of_reversed_scores
 
 
 def labelled(probs: Any, y: Any, sample_weight: Any = None, **settings: Any) -> Rows:
@@ -39,6 +40,7 @@ def positive_class(source: Rows, what: str) -> Outcomes:
         raise ValueError(msg)
     from mixnmatch.evaluation.notion import binary
 
+    warn_of_reversed_scores(source)
     return binary(in_memory(source, what).scores, source.labels, source.weight).counted()
 
 

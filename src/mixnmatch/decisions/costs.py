@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.alignment import check_same_index
 from mixnmatch._engine.block import Block
+from mixnmatch._engine.frames import check_aligned
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
 from mixnmatch._engine.text import significant
@@ -266,7 +266,7 @@ def expected_cost(
     >>> float(expected_cost([0.05, 0.2, 0.9], [[0, 1], [10, 0]]))
     0.4666666666666666
     """
-    check_same_index("probs", probs, decisions=decisions)
+    check_aligned(probs, "probs", decisions=decisions)
     source = unlabelled(probs, sample_weight, logits=logits, classes=classes, weights=weights)
     matrix = CostMatrix.of(costs, n_classes=source.n_classes, classes=class_names(source, classes), abstain=abstain)
     options = matrix.options
@@ -326,7 +326,7 @@ def realised_cost(
     n_classes = len(costs.values if isinstance(costs, CostMatrix) else costs)
     if classes is None and hasattr(costs, "index") and hasattr(costs, "columns"):
         classes = None if list(costs.index) == list(range(n_classes)) else np.asarray(list(costs.index))
-    check_same_index("decisions", decisions, labels=y, sample_weight=sample_weight)
+    check_aligned(decisions, "decisions", labels=y, sample_weight=sample_weight)
     given = np.asarray(decisions)
     # Uniform probabilities stand in for the scores, which the cost of decisions already taken does not depend on.
     source = labelled(

@@ -40,6 +40,7 @@ from mixnmatch.evaluation.scores import (
     wrong_loss_rows,
 )
 from mixnmatch.evaluation.two_classes import MEASURES, binary_measures, block_log_odds
+from mixnmatch.maps._base_rate import warn_of_reversed_scores
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.class_order import after_map
 from mixnmatch.maps.parameters import check_fitted_map
@@ -89,7 +90,7 @@ def evaluate(
     scores: Any,
     y: Any = None,
     *,
-    metrics: Sequence[str] | None = None,
+    metrics: str | Sequence[str] | None = None,
     map: CalibrationMap | None = None,  # noqa: A002
     notion: str | None = None,
     estimator: str | Estimator = "kde-residual",
@@ -114,7 +115,7 @@ def evaluate(
         Probabilities, or logits if ``logits``.
     y : array of shape (n,)
         Labels; leave them out if ``scores`` is a table with labels (``Rows``).
-    metrics : sequence of str, optional
+    metrics : str or sequence of str, optional
         ``calibration_error`` and the means over samples ``accuracy``, ``mean_confidence``, ``log_loss``,
         ``brier_score`` (summed over classes) and ``half_brier_score`` (for two classes, that of scikit-learn); for two
         classes also ``mean_probability`` and ``base_rate`` of the positive one, and ``observed_expected``,
@@ -154,13 +155,15 @@ def evaluate(
             positive=positive, weights=weights,
         )
     )  # fmt: skip
+    warn_of_reversed_scores(given)
     chosen = _build(estimator, bins=bins)
     metric = CalibrationMetric(chosen, notion, chosen.norms[0] if norm is None else norm)
     if metrics is None:
         own = [name for name in FOR_TWO if given.n_classes == 2 and not (given.on_dask and name in MEASURES)]
         metrics = (*DEFAULT, *own)
+    metrics = (metrics,) if isinstance(metrics, str) else tuple(metrics)
     asked = _Asked(
-        tuple(metrics),
+        metrics,
         metric.for_classes(given.n_classes),
         estimator if isinstance(estimator, str) else repr(chosen),
         interval,

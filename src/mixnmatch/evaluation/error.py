@@ -36,6 +36,7 @@ from mixnmatch.evaluation.estimators import (
 )
 from mixnmatch.evaluation.notion import Outcomes
 from mixnmatch.evaluation.result import SMALLEST_ADVISED, CalibrationError
+from mixnmatch.maps._base_rate import warn_of_reversed_scores
 
 # Classes whose grids are smoothed at a time.
 CLASSES_A_CHUNK = 64
@@ -256,6 +257,7 @@ def calibration_error(
     (0.1, True, True)
     """
     source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
+    warn_of_reversed_scores(source)
     check_confidence(confidence)
     clusters = read_clusters(source, clusters, groups)
     chosen = _build(estimator, bins=bins, binning=binning, bandwidth=bandwidth, kernel=kernel)

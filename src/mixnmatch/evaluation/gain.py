@@ -304,7 +304,7 @@ def _after(source: Rows, before: Any, after: Any, injective: bool | None) -> tup
         injective = getattr(after, "injective", None) if injective is None else injective
         after = after.predict_proba(before)
     if not isinstance(after, Rows) and source.classes is not None:
-        after = door.scores_like(after, classes=source.classes, columns=source.columns, logits=False)
+        after = door.scores_like(after, classes=source.classes, columns=source.columns, logits=False, vector_known=True)
     table = after.scores if isinstance(after, Rows) else read_scores(after)
     if (table.n_rows, table.n_classes) != (source.n_rows, source.n_classes):
         msg = (

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.alignment import check_same_index
 from mixnmatch._engine.dask import is_dask, known_rows, one_class_chunk, reduce_chunks, rows_like
-from mixnmatch._engine.frames import column_names, frame_values, is_frame, order_by_name, spellings
+from mixnmatch._engine.frames import check_aligned, column_names, frame_values, is_frame, order_by_name, spellings
 from mixnmatch._engine.scores import read_scores
 
 
@@ -28,7 +27,7 @@ def accuracy_preserved(before: Any, after: Any, *, logits: bool = False) -> bool
     >>> accuracy_preserved([[0.9, 0.1]], [[0.4, 0.6]])
     False
     """
-    check_same_index("before", before, after=after)
+    check_aligned(before, "before", after=after)
     after = _in_order_of(before, after)
     threshold = 0.0 if logits else 0.5
     if is_dask(before):

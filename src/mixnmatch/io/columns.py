@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.class_names import ROW_NUMBERS, class_names, shared_start
+from mixnmatch._engine.class_names import ROW_NUMBERS, as_numbers, class_names, shared_start
+from mixnmatch._engine.frames import order_by_name, spellings
 from mixnmatch.io.files import FileError, is_text, listed, shared_text
 
 LABEL_COLUMNS = ("label", "labels")
@@ -43,13 +44,38 @@ def choose_columns(
     path: Path,
     names: Sequence[str],
     *,
+    classes: Sequence[str] | None = None,
+    **settings: Any,
+) -> Columns:
+    """Decide by their names what columns are for; see :func:`_chosen`.
+
+    Scores that are called like the ``classes``, with or without a common start, are brought into their order.
+    """
+    chosen = _chosen(path, names, **settings)
+    if classes is None or len(chosen.scores) < 2:
+        return chosen
+    order = order_by_name(chosen.scores, classes) if len(classes) == len(chosen.scores) else None
+    if order is not None:
+        return replace(chosen, scores=tuple(chosen.scores[k] for k in order))
+    known = {name for names in spellings(chosen.scores) if is_text(names) for name in names.tolist()}
+    shared = sorted(known & set(classes))
+    if shared:
+        why = "columns are called like some of the classes ({names}), but not like all of them: its scores are {scores}"
+        raise FileError(path, why, names=listed(shared), scores=listed(chosen.scores))
+    return chosen
+
+
+def _chosen(
+    path: Path,
+    names: Sequence[str],
+    *,
     label: str | None = None,
     weights: str | None = None,
     patterns: Sequence[str] = (),
     need_labels: bool = True,
     find: Callable[[Sequence[str]], Sequence[str]] | None = None,
 ) -> Columns:
-    """Decide by their names what columns are for.
+    """What columns are for.
 
     The label is in the column that ``label`` names, or else in the one called "label" or "labels"; likewise the
     weights. Scores are the columns that match the ``patterns``, in their order, or else those that ``find`` finds among
@@ -112,16 +138,21 @@ def resolve_labels(
 ) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
     """Match labels and class names.
 
-    Text labels are names of classes. Whole numbers are too where the classes are numbered; otherwise they are
-    positions, counted from 0. A single column, of the positive class, bears the name of that class.
+    Text labels are names of classes. Whole numbers and booleans are too where the classes are numbered; otherwise they
+    are positions, counted from 0. A single column, of the positive class, bears the name of that class.
     """
     names = class_names(columns) if classes is None else classes
     if labels is None or labels.ndim != 1 or len(labels) == 0:
         return labels, names
     text = is_text(labels)
+    if names is None and columns:
+        return labels, _two_classes(path, labels, columns[0]) if text else _two_numbers(labels, columns[0])
     if names is None:
-        return labels, _two_classes(path, labels, columns[0]) if columns and text else None
+        return labels, None
     if not text and names.dtype.kind in "US":
+        numbers = as_numbers(names.tolist())
+        if numbers is not None and len(set(numbers)) == len(numbers):
+            return labels, np.array(numbers)
         return _at_positions(path, labels, names), names
     if text and classes is None and columns:
         found = set(labels.tolist())
@@ -161,6 +192,15 @@ def _two_classes(path: Path, labels: NDArray[Any], column: str) -> NDArray[Any]:
         raise FileError(path, why + "name both, the negative one first: {classes}", column=column, names=listed(found))
     other = found[0] if found[1] == column else found[1]
     return np.array([other, column])
+
+
+def _two_numbers(labels: NDArray[Any], column: str) -> NDArray[Any] | None:
+    """The two classes of a problem whose score column is called like one of them, such as 0 or False."""
+    seen, number = set(labels.tolist()), as_numbers([column])
+    seen = {0, 1} if seen <= {0, 1} else seen
+    if number is None or len(seen) != 2 or number[0] not in seen:
+        return None
+    return np.array([*(seen - set(number)), *number])
 
 
 def columns_of_classes(names: Sequence[str], classes: Sequence[str]) -> tuple[str, ...]:

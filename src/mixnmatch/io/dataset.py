@@ -197,7 +197,8 @@ def open_dataset(path: Path, request: Request) -> Dataset:
         schema = found.schema
         known = list(schema.names)
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise FileError(path, "{why}", why=damaged(error)) from None
+        why = "is a folder with files that are not .parquet files" if path.is_dir() else damaged(error)
+        raise FileError(path, "{why}", why=why) from None
     if not found.files:
         raise FileError(path, "the folder holds no .parquet files")
     fragments = list(found.get_fragments())
@@ -238,7 +239,8 @@ def _choose(arrow: Any, path: Path, schema: Any, names: Sequence[str], request: 
     found = _lists_of_scores(arrow, path, schema, names, request, lists)
     if found:
         return choose_columns(path, names, patterns=(), find=lambda _: found, **asked)
-    columns = choose_columns(path, names, patterns=request.columns, find=request.find_columns, **asked)
+    choice: dict[str, Any] = {"patterns": request.columns, "find": request.find_columns, "classes": request.classes}
+    columns = choose_columns(path, names, **choice, **asked)
     if len(columns.scores) > 1:
         for name in set(columns.scores) & set(lists):
             why = "column {column!r} holds lists, which hold all scores of a row; name that column alone: {columns}"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.class_names import as_names
 from mixnmatch._engine.steps import Progress
 from mixnmatch.io.columns import resolve_labels
-from mixnmatch.io.files import FileError, ScoreTable
+from mixnmatch.io.files import FileError, ScoreTable, listed
 from mixnmatch.io.formats import Format, Request, format_of
 
 
@@ -87,6 +87,11 @@ def check_request(path: Path, kind: Format, request: Request) -> None:
 def _named(table: ScoreTable, classes: NDArray[Any] | None) -> ScoreTable:
     """The table with labels and classes that fit each other."""
     names = table.classes if classes is None else classes
+    if classes is not None and table.classes is not None:
+        own, asked = table.classes.tolist(), classes.tolist()
+        if own != asked and set(own) == set(asked):
+            why = "names its classes itself, in the order {own}: leave out {classes}"
+            raise FileError(table.path, why, own=listed(own))
     if table.scores.ndim not in (1, 2):
         why = "scores must have one row a sample and one column a class, not shape {shape}"
         raise FileError(table.path, why, shape=table.scores.shape)

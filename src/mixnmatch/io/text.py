@@ -117,6 +117,7 @@ def read_csv(path: Path, request: Request) -> ScoreTable:
         columns = choose_columns(
             path,
             names,
+            classes=request.classes,
             label=request.label_column,
             weights=request.weights,
             patterns=request.columns,
@@ -220,6 +221,8 @@ class RowReader:
                 what = f"{cell!r:.40} is not a number" if cell else "the cell is empty"
                 why = "{where}, column {column!r}: {what}"
                 name = self.layout.names[index]
+                if cell and name in self.layout.columns.scores:
+                    why += "; if it is no class, name the scores: {columns}"
                 raise FileError(self.layout.path, why, where=self.where(), column=name, what=what) from None
         raise AssertionError  # one of them was not a number
 

@@ -35,6 +35,7 @@ class CsvRows:
         self.columns = choose_columns(
             path,
             self.names,
+            classes=request.classes,
             label=request.label_column,
             weights=request.weights,
             patterns=request.columns,

@@ -35,25 +35,35 @@ def warn_of_one_class(fitted: Any, given: Rows) -> bool:
 
 
 def warn_of_reversed_scores(given: Rows) -> None:
-    """Warn if samples of the positive class have lower scores than the others: probably those of the other class."""
+    """Warn once if scores of two classes that a user gave are reversed; not of parts of them or calibrated ones."""
+    text = reversed_scores(given) if given.first_look() else ""
+    if text:
+        warnings.warn(text, CalibrationWarning, stacklevel=caller_level())
+
+
+def reversed_scores(given: Rows) -> str:
+    """What is wrong if samples of the positive class have lower scores than others, probably those of the other class.
+
+    Empty if that may be chance.
+    """
     if given.n_classes != 2:
-        return
+        return ""
     some = given.sampled(ROWS_TO_RANK).in_memory()
     scores, positive = (np.concatenate(parts) for parts in zip(*some.map_blocks(_ranked_by), strict=True))
     others, own = np.sort(scores[~positive]), scores[positive]
     if not (len(others) and len(own)):
-        return
+        return ""
     below = (np.searchsorted(others, own, side) for side in ("left", "right"))
     area = float(np.mean(sum(below))) / (2 * len(others))
     error = np.sqrt((len(scores) + 1) / (12 * len(own) * len(others)))  # if scores say nothing about the labels
-    if area < 0.5 - REVERSED * error:
-        assert given.classes is not None
-        other, name = given.classes.tolist()
-        msg = (
-            f"scores of class {name!r} are lower for samples of that class than for others (area under the ROC curve "
-            f"{area:.2f}): they are probably those of class {other!r}; check the order of the columns"
-        )
-        warnings.warn(msg, CalibrationWarning, stacklevel=3)
+    if area >= 0.5 - REVERSED * error:
+        return ""
+    assert given.classes is not None
+    other, name = given.classes.tolist()
+    return (
+        f"scores of class {name!r} are lower for samples of that class than for others (area under the ROC curve "
+        f"{area:.2f}): they are probably those of class {other!r}; check the order of the columns"
+    )
 
 
 def _ranked_by(block: Block) -> tuple[NDArray[Any], NDArray[np.bool_]]:

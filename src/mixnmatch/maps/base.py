@@ -91,6 +91,7 @@ class CalibrationMap(FittedMethods, Parameters):
     total_weight_: float
     backend_: str
     columns_: NDArray[Any]
+    vector_: bool
     header_: dict[str, Any]
     metadata_: dict[str, Any]
     # What `fit` keeps of the calibration set; parts of other maps, and maps in older files, have none.
@@ -141,14 +142,15 @@ class CalibrationMap(FittedMethods, Parameters):
         Parameters
         ----------
         batches : iterable of (scores, labels) or (scores, labels, weight)
-            Arrays or tensors, also on a GPU; for example ``((model(x), y) for x, y in loader)``.
+            Arrays or tensors, also on a GPU; for example ``((model(x), y) for x, y in loader)``. Data frames are
+            matched by the names of their columns, as in :meth:`fit`.
         directory : path, optional
             Where the temporary file is made; the system's directory for such files if not given.
         """
         from mixnmatch._engine.spool import spool
 
-        with spool(batches, directory=directory) as rows:
-            return self.fit(rows.scores, rows.labels, rows.weight)
+        with spool(batches, directory=directory, classes=self._input_settings()["classes"]) as rows:
+            return self.fit(rows.named, rows.labels, rows.weight)
 
     def _check_form(self, given: Rows) -> None:
         if given.scores.logits != self.takes_logits:
@@ -212,6 +214,8 @@ class CalibrationMap(FittedMethods, Parameters):
         attributes["backend_"] = source.backend
         if source.columns is not None:
             attributes["columns_"] = source.columns
+        if source.scores.vector:
+            attributes["vector_"] = True
         # One assignment, so that a prediction in another thread sees the old map or the new one, never parts of both.
         params = {name: value for name, value in vars(self).items() if not name.endswith("_") or name.startswith("_")}
         self.__dict__ = params | attributes
@@ -223,8 +227,13 @@ class CalibrationMap(FittedMethods, Parameters):
         return self
 
     def _calibration_set(self) -> dict[str, Any]:
-        """The fitted attributes that every map has."""
-        return {"classes_": self.classes_, "n_classes_": self.n_classes_, "total_weight_": self.total_weight_}
+        """The fitted attributes that are about the calibration set, whatever was learned from it."""
+        names = ("classes_", "n_classes_", "total_weight_", "columns_", "vector_")
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+
+    def _knows_vector(self) -> bool:
+        """Whether a vector of scores is about the second class: the map was fitted on one, or told the classes."""
+        return getattr(self, "vector_", False) or self._input_settings()["classes"] is not None
 
     def _snapshot(self) -> Self:
         """The map as it is now, whatever a fit in another thread makes of this object."""
@@ -255,9 +264,10 @@ class CalibrationMap(FittedMethods, Parameters):
     def predict_proba(self, scores: Any) -> NDArray[Any]:
         """Calibrated probabilities, n x L: float32 for float32 scores, float64 otherwise.
 
-        The columns of a data frame are matched to the map's classes by name. A class with a logit of -inf is masked:
-        its probability is exactly 0. For a Dask array the result is a lazy one; its rows are checked when they are
-        computed.
+        The columns of a data frame are matched to the map's classes by name, and so is a Series. A vector without such
+        a name holds the second class; where classes have names, the map must have been fitted on a vector or with
+        ``classes``. A class with a logit of -inf is masked: its probability is exactly 0. For a Dask array the result
+        is a lazy one; its rows are checked when they are computed.
         """
         check_is_fitted(self)
         fitted = self._snapshot()
@@ -291,8 +301,13 @@ class CalibrationMap(FittedMethods, Parameters):
 
     def _scores_by_name(self, scores: Any) -> Any:
         """Values of a data frame, or of a column with a name, in the order of the map's classes."""
-        columns = getattr(self, "columns_", None)
-        return door.scores_like(scores, classes=self.classes_, columns=columns, logits=self.takes_logits)
+        return door.scores_like(
+            scores,
+            classes=self.classes_,
+            columns=getattr(self, "columns_", None),
+            logits=self.takes_logits,
+            vector_known=self._knows_vector(),
+        )
 
     def _apply(self, source: Rows) -> NDArray[Any]:
         table = source.scores

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine import door
 from mixnmatch._engine.along_rows import both_columns
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.frames import order_by_name
+from mixnmatch._engine.frames import check_aligned, order_by_name, vector_class, warn_of_position
 from mixnmatch._engine.labels import is_text
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import check_n_classes
@@ -43,6 +44,10 @@ def _order_by_names(fitted: CalibrationMap, given: Rows) -> NDArray[np.intp] | N
             if order is not None:
                 return order
     named = [have for have in names if is_text(have)]
+    if given.n_classes == 2 and not named and given.scores.vector:
+        vector_class(None, known, known=fitted._knows_vector())
+    if named and not is_text(known):
+        warn_of_position(named[0].tolist(), known)
     if not named or not is_text(known):
         return None
     have = named[0]
@@ -85,6 +90,18 @@ def after_map(given: Rows, fitted: CalibrationMap) -> Rows:
     fitted._check_form(given)
     order = class_order(fitted, given)
     return given.through(fitted if order is None else InOrder(fitted, order))
+
+
+def rows_for(fitted: CalibrationMap, scores: Any, y: Any = None, sample_weight: Any = None) -> Rows:
+    """Checked samples for a fitted map, with their columns in the order of its classes."""
+    if isinstance(scores, Rows):
+        return in_order_of(fitted, door.rows(scores, y, sample_weight))
+    check_aligned(scores, labels=y, sample_weight=sample_weight)
+    values = fitted._scores_by_name(scores)
+    if len(np.shape(values)) == 2:
+        check_n_classes(np.shape(values)[1], fitted.n_classes_)
+    settings = fitted._input_settings() | {"classes": fitted.classes_}
+    return door.rows(values, y, sample_weight, **settings)
 
 
 def in_order_of(fitted: CalibrationMap, given: Rows) -> Rows:

@@ -29,12 +29,12 @@ class FittedMethods:
 
         Parameters
         ----------
-        priors : dict from class to frequency, or array of length L, optional
-            Frequencies of the classes in the new data. Classes that a dict leaves out share what remains, in the
-            proportions they had.
-        sampling : dict from class to rate, or array of length L, optional
+        priors : dict from class to frequency, pandas Series, or array of length L, optional
+            Frequencies of the classes in the new data. The index of a Series names the classes. Classes that a dict or
+            a Series leaves out share what remains, in the proportions they had.
+        sampling : dict from class to rate, pandas Series, or array of length L, optional
             The calibration set was sampled by class from data like the new ones: the share of each class that was
-            kept, such as ``{"neg": 0.1}``. Classes that a dict leaves out were kept.
+            kept, such as ``{"neg": 0.1}``. Classes that a dict or a Series leaves out were kept.
         unlabelled : array of shape (n, L) or (n,), optional
             Scores of new samples, from which :func:`mixnmatch.selection.estimate_priors` estimates the frequencies.
             Call it yourself for intervals and tests. What speaks against the estimate becomes a warning.

@@ -35,7 +35,7 @@ def inverse(fitted: CalibrationMap, p: Any) -> Any:
     _check_increasing(fitted)
     logits = bool(fitted._input_settings()["logits"])
     ends = np.array([-WIDEST, WIDEST] if logits else [0.0, 1.0])
-    lowest, highest = fitted.predict_proba(ends)[:, 1]
+    lowest, highest = _positive(fitted, ends)
     q = wanted.ravel()
     scores = np.where(q > highest, np.inf, -np.inf)
     inside = (q >= lowest) & (q <= highest)
@@ -55,7 +55,7 @@ def _check_increasing(fitted: CalibrationMap) -> None:
     if _says_increasing(fitted):
         return
     scores = SCORE_GRID if fitted._input_settings()["logits"] else 1 / (1 + np.exp(-SCORE_GRID))
-    if not (np.diff(fitted.predict_proba(scores)[:, 1]) > 0).all():
+    if not (np.diff(_positive(fitted, scores)) > 0).all():
         msg = (
             f"this {name} does not increase strictly: many scores have the same calibrated probability, or the order "
             "changes. Use a strictly increasing map, such as PlattScaling, BetaScaling or Isotonic(strict=True)"
@@ -105,13 +105,17 @@ def _unclipped(x: Array, floor: float) -> Array:
     return np.where(x > kink, floor * np.exp(x), np.where(x < -kink, 1 - floor * np.exp(-x), middle))
 
 
+def _positive(fitted: CalibrationMap, scores: Array) -> Array:
+    """Calibrated probabilities of the positive class; scores made here need no check, some look like probabilities."""
+    return np.asarray(fitted._apply(Rows(Scores(scores, fitted.takes_logits)))[:, 1])
+
+
 def _bisect(fitted: CalibrationMap, p: Array, ends: Array) -> Array:
     """Smallest score in floating point whose calibrated probability is at least p: halve the numbers in between."""
     low, high = (np.full(len(p), place) for place in _ordinal(ends))
 
     def enough(scores: Array) -> NDArray[np.bool_]:
-        # Made here, they need not be checked; some look like probabilities.
-        return np.asarray(fitted._apply(Rows(Scores(scores, fitted.takes_logits)))[:, 1] >= p)
+        return np.asarray(_positive(fitted, scores) >= p)
 
     at_lowest = enough(_number(low))
     while (high > low + 1).any():

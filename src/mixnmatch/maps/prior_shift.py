@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
+from mixnmatch._engine.frames import is_series
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch.maps.base import CalibrationMap
@@ -27,9 +28,9 @@ class PriorShift(CalibrationMap):
 
     Parameters
     ----------
-    ratios : array of length L, or dict from class to ratio, optional
-        Positive numbers; only their proportions matter. A class that a dict leaves out has the ratio 1. If not given,
-        all ratios are 1.
+    ratios : array of length L, dict from class to ratio, or pandas Series, optional
+        Positive numbers; only their proportions matter. The index of a Series names the classes. A class that a dict
+        or a Series leaves out has the ratio 1. If not given, all ratios are 1.
     logits : bool
         Whether scores are logits.
     classes : sequence, optional
@@ -108,8 +109,16 @@ def _positive(ratios: Any, classes: NDArray[Any]) -> Array:
 
 
 def by_class(values: Any, classes: NDArray[Any], name: str, *, missing: float) -> Array:
-    """Numbers by class, given as a dict or in the order of the classes; ``missing`` stands where a dict has none."""
+    """Numbers by class, given by name or in the order of the classes; ``missing`` stands where a name has none.
+
+    Names are the keys of a dict, or the index of a pandas Series.
+    """
     names = classes.tolist()
+    if is_series(values) and hasattr(values, "index"):
+        if not values.index.is_unique:
+            msg = f"{name}: the index names a class twice, {values.index.tolist()!r:.80}"
+            raise ValueError(msg)
+        values = values.to_dict()
     if isinstance(values, Mapping):
         unknown = [key for key in values if key not in names]
         if unknown:

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine import door
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.rows import Rows
 from mixnmatch.evaluation._means import finite
-from mixnmatch.maps.class_order import in_order_of
+from mixnmatch.maps.class_order import rows_for
 from mixnmatch.maps.summary import CELLS, cells
 
 Floats = NDArray[np.float64]
@@ -141,9 +139,7 @@ def score_drift(fitted: Any, scores: Any, labels: Any = None, *, sample_weight: 
     summary = getattr(fitted, "summary_", None)
     if summary is None:
         return None
-    settings: dict[str, Any]
-    settings = {} if isinstance(scores, Rows) else {"logits": fitted.takes_logits, "classes": fitted.classes_}
-    given = in_order_of(fitted, door.rows(scores, labels, sample_weight, **settings))
+    given = rows_for(fitted, scores, labels, sample_weight)
     counts = given.total(_cell_counts, fitted)
     test = _difference("all", summary.counts.sum(axis=0), counts.sum(axis=0))
     if given.labels is None:

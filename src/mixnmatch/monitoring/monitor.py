@@ -10,9 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine import door
+from mixnmatch._engine.frames import check_aligned
 from mixnmatch._engine.labels import read_labels
+from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import from_tensor, is_number
 from mixnmatch._engine.shared import single_threaded_blas
+from mixnmatch.maps.class_order import rows_for
 from mixnmatch.maps.parameters import check_fitted_map
 from mixnmatch.monitoring import advice, process
 from mixnmatch.monitoring.alternatives import Alternatives, StepSums, log_alternative, log_probabilities, step_sums
@@ -123,7 +127,7 @@ class Monitor:
     def update(
         self,
         scores: Any,
-        labels: Any,
+        labels: Any = None,
         *,
         step: str | int | None = None,
         source: str | None = None,
@@ -133,10 +137,10 @@ class Monitor:
 
         Parameters
         ----------
-        scores : array of shape (n, L) or (n,)
+        scores : array of shape (n, L) or (n,), data frame, or Rows
             Scores as the map takes them.
         labels : array of shape (n,)
-            True classes.
+            True classes. Rows bring their own.
         step : str or int, optional
             Time step of the samples. A new key opens a step, a known one adds to it: late labels are fine. By default
             every update is a step of its own. Labels for one of the last 24 steps count there; labels that are even
@@ -153,7 +157,7 @@ class Monitor:
         ValueError
             If the batch cannot be used; nothing has changed then.
         """
-        if sample_weight is not None:
+        if sample_weight is not None or (isinstance(scores, Rows) and scores.weight is not None):
             msg = "a monitor takes no weights: repeat samples that occurred several times, and leave weights out"
             raise ValueError(msg)
         if step is not None and (isinstance(step, bool) or not isinstance(step, str | int | np.integer)):
@@ -237,6 +241,10 @@ class Monitor:
         return load_monitor(path, fitted)
 
     def _read(self, scores: Any, labels: Any) -> tuple[Floats, NDArray[np.intp]]:
+        if isinstance(scores, Rows):
+            given = rows_for(self.fitted, door.labelled(door.rows(scores, labels))).in_double()
+            return self.fitted.predict_proba(given), np.asarray(given.labels, dtype=np.intp)
+        check_aligned(scores, labels=labels)
         values = from_tensor(scores)
         if getattr(getattr(values, "dtype", None), "kind", "") == "f" and isinstance(values, np.ndarray):
             values = values.astype(np.float64, copy=False)  # so that small probabilities do not become 0

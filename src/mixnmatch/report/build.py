@@ -17,6 +17,7 @@ from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.steps import Progress
 from mixnmatch._files import atomic_write
 from mixnmatch._version import __version__
+from mixnmatch.maps._base_rate import reversed_scores
 from mixnmatch.maps.registry import METHODS
 from mixnmatch.report import before_after as details
 from mixnmatch.report import decisions, formats, verdicts
@@ -180,7 +181,7 @@ def build_report(
     step = _steps(progress)
     step(0, 1, "comparing methods", 0, 40)
     comparison = _compare(asked, methods, source, held_out, logits, random_state, step)
-    verdict = comparison.verdict
+    verdict = comparison.verdict.with_warnings([text] if (text := reversed_scores(source)) else [])
     chosen = asked or _of_verdict(verdict, methods, source, logits)
     step(0, 1, "probabilities before and after", 40, 60)
     rows = details.before_after(chosen, source, held_out, random_state)

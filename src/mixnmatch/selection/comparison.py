@@ -16,6 +16,7 @@ from mixnmatch._engine.steps import Progress, Steps
 from mixnmatch.evaluation._bounded import PROPORTION, SQUARED_ERROR
 from mixnmatch.evaluation._means import check_confidence
 from mixnmatch.evaluation.scores import log_loss_bounds
+from mixnmatch.maps._base_rate import warn_of_reversed_scores
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.external import calibration_map
 from mixnmatch.maps.parameters import clone
@@ -97,6 +98,7 @@ def compare(
         raise ValueError(msg)
     source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes))
     check_labels(source)
+    warn_of_reversed_scores(source)
     held_out = None
     if evaluation is not None:
         held_out = read_evaluation(evaluation, source)

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from mixnmatch._engine import door
 from mixnmatch._engine.errors import InputError
 from mixnmatch._engine.rows import Rows
-from mixnmatch._engine.scores import is_number, read_scores
+from mixnmatch._engine.scores import is_number
 from mixnmatch._engine.shared import single_threaded_blas
 from mixnmatch._engine.tabular import Record, Tabular, array_records
-from mixnmatch._engine.weights import read_weight
 from mixnmatch.maps.base import CalibrationMap
-from mixnmatch.maps.class_order import in_order_of
+from mixnmatch.maps.class_order import rows_for
 from mixnmatch.maps.composition import Composition
 from mixnmatch.maps.prior_shift import PriorShift
 from mixnmatch.maps.summary import CalibrationSummary, summarise
@@ -327,21 +326,15 @@ def _calibration_rows(fitted: CalibrationMap, calibration: Any) -> Rows | None:
     if calibration is None:
         return None
     if isinstance(calibration, Rows):
-        return in_order_of(fitted, door.labelled(calibration))
+        return door.labelled(rows_for(fitted, calibration))
     if not isinstance(calibration, tuple | list) or len(calibration) not in (2, 3):
         msg = "calibration must be a tuple (scores, y) or (scores, y, sample_weight)"
         raise ValueError(msg)
-    settings = fitted._input_settings() | {"classes": fitted.classes_}
-    return in_order_of(fitted, door.labelled(door.rows(*calibration, **settings)))
+    return door.labelled(rows_for(fitted, *calibration))
 
 
 def _unlabelled(fitted: CalibrationMap, scores: Any, sample_weight: Any) -> Rows:
-    if isinstance(scores, Rows):
-        return in_order_of(fitted, door.rows(scores, sample_weight=sample_weight))
-    settings = fitted._input_settings()
-    scores = fitted._scores_by_name(scores)
-    table = read_scores(scores, logits=settings["logits"], n_classes=fitted.n_classes_)
-    return Rows.of(table, None, read_weight(sample_weight, table.n_rows, weights=settings["weights"]))
+    return rows_for(fitted, scores, sample_weight=sample_weight)
 
 
 def _doubts_about(fitted: CalibrationMap) -> list[str]:
