@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine import door
 from mixnmatch._engine.along_rows import two_columns
-from mixnmatch._engine.block import Block, small_block
+from mixnmatch._engine.block import Block, plain_block
 from mixnmatch._engine.dask import is_dask, map_chunks
 from mixnmatch._engine.kernels import choose_backend
 from mixnmatch._engine.passes import asked_backend, asked_block_bytes, row_ranges, run_blocks
@@ -262,13 +262,27 @@ class CalibrationMap(FittedMethods, Parameters):
         check_is_fitted(self)
         fitted = self._snapshot()
         logits = bool(fitted._input_settings()["logits"])
-        if type(scores) is np.ndarray and scores.ndim == 2 and 0 < scores.nbytes <= SMALL_BYTES:
-            block = small_block(scores, logits=logits, n_classes=fitted.n_classes_)
-            if block is not None:
-                out = np.empty_like(scores)
-                fitted._calibrate(block, out)
+        if type(scores) is np.ndarray and scores.ndim == 2 and scores.nbytes:
+            out = fitted._apply_at_once(scores, logits)
+            if out is not None:
                 return out
         return fitted._predict_proba(scores, logits)
+
+    def _apply_at_once(self, scores: NDArray[Any], logits: bool) -> NDArray[Any] | None:
+        """Probabilities of a plain table, each block of which is checked just before; None if one is not plain."""
+        out = np.empty(scores.shape, scores.dtype)
+
+        def work(start: int, stop: int) -> bool:
+            block = plain_block(scores, start, stop, logits=logits, n_classes=self.n_classes_)
+            if block is not None:
+                self._calibrate(block, out[start:stop])
+            return block is not None
+
+        if scores.nbytes <= SMALL_BYTES:
+            return out if work(0, len(scores)) else None
+        ranges = self._applied_ranges(len(scores), scores.nbytes, choose_backend(asked_backend()))
+        with self._alone_on_cores(len(ranges)):
+            return out if all(run_blocks(work, ranges)) else None
 
     def _predict_proba(self, scores: Any, logits: bool) -> NDArray[Any]:
         settings: dict[str, Any] = {"logits": logits, "n_classes": self.n_classes_}
@@ -304,11 +318,16 @@ class CalibrationMap(FittedMethods, Parameters):
             if mask is not None:
                 leave_out(mask, out[start:stop])
 
-        size = asked_block_bytes() or applied_bytes(table.n_rows * table.row_bytes, self._block_bytes[source.backend])
-        ranges = row_ranges(table.n_rows, table.row_bytes, block_bytes=size, least_rows=self._least_rows)
+        ranges = self._applied_ranges(table.n_rows, table.n_rows * table.row_bytes, source.backend)
         with self._alone_on_cores(len(ranges)):
             deque(run_blocks(work, ranges), maxlen=0)
         return out
+
+    def _applied_ranges(self, n_rows: int, table_bytes: int, backend: str) -> list[tuple[int, int]]:
+        """The blocks that the map is applied to."""
+        size = asked_block_bytes() or applied_bytes(table_bytes, self._block_bytes[backend])
+        row_bytes = table_bytes // max(1, n_rows)
+        return row_ranges(n_rows, row_bytes, block_bytes=size, least_rows=self._least_rows)
 
     def _summary_bytes(self, table_bytes: int) -> int | None:
         """Bytes in a block of the pass that looks at predictions after a fit; None: as in other passes."""
