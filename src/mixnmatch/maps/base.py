@@ -33,6 +33,8 @@ T = TypeVar("T")
 # Bytes of scores in a block that a map is applied to, by kernels; a map that is one call of a kernel takes larger ones.
 APPLIED_BYTES = {"numpy": 1 << 20, "compiled": 1 << 20}
 ONE_KERNEL_BYTES = APPLIED_BYTES | {"compiled": 1 << 21}
+# For the last pass of a fit of maps that work in float64 beside the block, and are fitted with little memory.
+SMALL_SUMMARY = 1 << 16, 1 << 18
 # Tables up to this size are one block, and nothing but their numbers has to be looked at.
 SMALL_BYTES = 1 << 18
 
@@ -85,6 +87,9 @@ class CalibrationMap(FittedMethods, Parameters):
 
     # Bytes of scores in such a block: applying a map writes less beside it than learning does.
     _block_bytes: ClassVar[dict[str, int]] = APPLIED_BYTES
+
+    # The same of the pass that looks at predictions after a fit, at least and at most; None: as in other passes.
+    _summary_bytes: ClassVar[tuple[int, int] | None] = None
 
     classes_: NDArray[Any]
     n_classes_: int
@@ -328,9 +333,6 @@ class CalibrationMap(FittedMethods, Parameters):
         size = asked_block_bytes() or applied_bytes(table_bytes, self._block_bytes[backend])
         row_bytes = table_bytes // max(1, n_rows)
         return row_ranges(n_rows, row_bytes, block_bytes=size, least_rows=self._least_rows)
-
-    def _summary_bytes(self, table_bytes: int) -> int | None:
-        """Bytes in a block of the pass that looks at predictions after a fit; None: as in other passes."""
 
     def _calibrate(self, block: Block, out: NDArray[Any]) -> None:
         """Write the probabilities of a block, with its winners where the map promises them."""
