@@ -261,56 +261,7 @@ FOR_ALL_PROCESSORS static void NAMED(nll_rows)(
     }
 }
 
-/* With dp = dp / dbeta: p_y, dp_y, sum p^2, sum p dp, sum dp^2, Var_p[x]; and with q = softmax(x), if `mixture`:
-   q_y, sum q^2, sum p q, sum q dp, sum q dp (x - E_p[x]). */
-FOR_ALL_PROCESSORS static void NAMED(brier_rows)(
-    const REAL *x, const Index *y, Size n, Size classes, REAL beta, int mixture, REAL *e, double *out
-) {
-    for (Size i = 0; i < n; i++) {
-        const REAL *row = x + i * classes;
-        REAL top = NAMED(row_max)(row, classes), s = 0, s1 = 0;
-        SIMD(reduction(+ : s, s1))
-        for (Size j = 0; j < classes; j++) {
-            REAL u = row[j] - top;
-            e[j] = EXP(beta * u);
-            s += e[j];
-            s1 += e[j] * u;
-        }
-        REAL mean = s1 / s, pp = 0, pd = 0, dd = 0, spread = 0;
-        SIMD(reduction(+ : pp, pd, dd, spread))
-        for (Size j = 0; j < classes; j++) {
-            REAL lead = row[j] - top - mean;
-            pp += e[j] * e[j];
-            pd += e[j] * e[j] * lead;
-            dd += e[j] * e[j] * lead * lead;
-            spread += e[j] * lead * lead;
-        }
-        double p_y = (double)e[y[i]] / s, square = (double)s * s;
-        out[i] = p_y;
-        out[n + i] = p_y * ((double)row[y[i]] - top - mean);
-        out[2 * n + i] = pp / square;
-        out[3 * n + i] = pd / square;
-        out[4 * n + i] = dd / square;
-        out[5 * n + i] = (double)spread / s;
-        if (!mixture) continue;
-        REAL t = 0, qq = 0, pq = 0, qd = 0, qdd = 0;
-        SIMD(reduction(+ : t, qq, pq, qd, qdd))
-        for (Size j = 0; j < classes; j++) {
-            REAL u = row[j] - top, f = EXP(u), lead = u - mean;
-            t += f;
-            qq += f * f;
-            pq += e[j] * f;
-            qd += e[j] * f * lead;
-            qdd += e[j] * f * lead * lead;
-        }
-        double cross = (double)s * t;
-        out[6 * n + i] = (double)EXP(row[y[i]] - top) / t;
-        out[7 * n + i] = qq / ((double)t * t);
-        out[8 * n + i] = pq / cross;
-        out[9 * n + i] = qd / cross;
-        out[10 * n + i] = qdd / cross;
-    }
-}
+#include "brier.h"
 
 /* The same less the logarithms of the sums of their exponentials. */
 INLINE void NAMED(load_log_softmax)(const REAL *from, Size rows, Size classes, REAL u[FEW][LANES]) {
@@ -542,6 +493,25 @@ FOR_ALL_PROCESSORS static void NAMED(squared_errors)(
         for (Size i = 0; i < n; i++) {
             double a = (double)x[2 * i] - (y[i] == 0), b = (double)x[2 * i + 1] - (y[i] == 1);
             out[i] = a * a + b * b;
+        }
+        return;
+    }
+    if (classes <= FEW && sizeof(REAL) < sizeof(double)) { /* rows of doubles are faster one by one */
+        for (Size i = 0; i < n; i += LANES) {
+            Size rows = n - i < LANES ? n - i : LANES;
+            double squares[LANES] = {0};
+            BITS label[LANES];
+            FOR_LANES label[r] = (BITS)y[i + (r < rows ? r : 0)];
+            FOR_CLASSES {
+                REAL p[LANES];
+                FOR_LANES p[r] = x[(i + (r < rows ? r : 0)) * classes + j];
+                SIMD()
+                FOR_LANES {
+                    double off = (double)p[r] - (label[r] == (BITS)j ? 1.0 : 0.0);
+                    squares[r] += off * off;
+                }
+            }
+            for (Size r = 0; r < rows; r++) out[i + r] = squares[r];
         }
         return;
     }
