@@ -327,8 +327,27 @@ INLINE void NAMED(few_affine_softmax_into)(
     }
 }
 
+/* to = weight ((x - top) - total) + intercept, or without `weight` x + intercept; return the largest. */
+INLINE REAL NAMED(affine_row)(
+    const REAL *x, Size classes, const REAL *weight, const REAL *intercept, REAL top, REAL total, REAL *to
+) {
+    REAL lanes[WIDTH], most = -INFINITY;
+    FOR_WIDTH lanes[r] = -INFINITY;
+    for (Size at = 0; at < classes; at += WIDTH) {
+        Size j = at + WIDTH <= classes ? at : classes - WIDTH; /* some entries twice */
+        SIMD()
+        FOR_WIDTH {
+            to[j + r] = (weight ? weight[j + r] * ((x[j + r] - top) - total) : x[j + r]) + intercept[j + r];
+            lanes[r] = to[j + r] > lanes[r] ? to[j + r] : lanes[r];
+        }
+    }
+    SIMD(reduction(max : most))
+    FOR_WIDTH most = lanes[r] > most ? lanes[r] : most;
+    return most;
+}
+
 /* out = softmax(weight * log_softmax(x) + intercept), with a number of each for every class, or, without `weight`,
-   softmax(x + intercept); no entry below the smallest normal number. `out` may be `x`. */
+   softmax(x + intercept); no entry below the smallest normal number. */
 FOR_ALL_PROCESSORS static void NAMED(affine_softmax_into)(
     const REAL *x, Size n, Size classes, const REAL *weight, const REAL *intercept, REAL *out
 ) {
@@ -336,7 +355,7 @@ FOR_ALL_PROCESSORS static void NAMED(affine_softmax_into)(
         NAMED(few_affine_softmax_into)(x, n, classes, weight, intercept, out);
         return;
     }
-    REAL top[TOGETHER], total[TOGETHER], tail[TOGETHER][WIDTH];
+    REAL top[TOGETHER] = {0}, total[TOGETHER] = {0}, tail[TOGETHER][WIDTH];
     for (Size i = 0, rows; i < n; i += rows) {
         rows = n - i < ROWS_TOGETHER(classes) ? n - i : ROWS_TOGETHER(classes);
         const REAL *from = x + i * classes;
@@ -345,15 +364,9 @@ FOR_ALL_PROCESSORS static void NAMED(affine_softmax_into)(
         FOR_ROWS {
             const REAL *row = from + r * classes;
             REAL *into = to + r * classes;
-            if (weight) {
-                SIMD()
-                for (Size j = 0; j < classes; j++) into[j] = weight[j] * ((row[j] - top[r]) - total[r]) + intercept[j];
-            } else {
-                SIMD()
-                for (Size j = 0; j < classes; j++) into[j] = row[j] + intercept[j];
-            }
+            top[r] = weight ? NAMED(affine_row)(row, classes, weight, intercept, top[r], total[r], into)
+                            : NAMED(affine_row)(row, classes, NULL, intercept, 0, 0, into);
         }
-        FOR_ROWS top[r] = NAMED(row_max)(to + r * classes, classes);
         FOR_ROWS total[r] = NAMED(exp_row)(to + r * classes, classes, 1, top[r], to + r * classes, tail[r]);
         FOR_ROWS total[r] = 1 / total[r];
         FOR_ROWS {
