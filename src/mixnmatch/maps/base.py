@@ -16,7 +16,7 @@ from mixnmatch._engine.along_rows import two_columns
 from mixnmatch._engine.block import Block, plain_block
 from mixnmatch._engine.dask import is_dask, map_chunks
 from mixnmatch._engine.kernels import choose_backend
-from mixnmatch._engine.passes import asked_backend, asked_block_bytes, row_ranges, run_blocks
+from mixnmatch._engine.passes import asked_backend, asked_block_bytes, available_threads, row_ranges, run_blocks
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import read_scores, shape_scores
 from mixnmatch._engine.shared import single_threaded_blas
@@ -39,9 +39,10 @@ SMALL_SUMMARY = 1 << 16, 1 << 18
 SMALL_BYTES = 1 << 18
 
 
-def applied_bytes(table_bytes: int, most: int) -> int:
-    """Bytes in a block that a map is applied to: small tables have four blocks, so that several threads have work."""
-    return min(max(table_bytes // 4 + 1, SMALL_BYTES), most)
+def applied_bytes(n_rows: int, row_bytes: int, most: int) -> int:
+    """Bytes in a block that a map is applied to: one for each thread, up to four, where tables are small."""
+    rows = -(-n_rows // min(available_threads(), 4))
+    return min(max(rows * row_bytes, SMALL_BYTES), most)
 
 
 class CalibrationMap(FittedMethods, Parameters):
@@ -285,7 +286,8 @@ class CalibrationMap(FittedMethods, Parameters):
 
         if scores.nbytes <= SMALL_BYTES:
             return out if work(0, len(scores)) else None
-        ranges = self._applied_ranges(len(scores), scores.nbytes, choose_backend(asked_backend()))
+        row_bytes = scores.nbytes // len(scores)
+        ranges = self._applied_ranges(len(scores), row_bytes, choose_backend(asked_backend()))
         with self._alone_on_cores(len(ranges)):
             return out if all(run_blocks(work, ranges)) else None
 
@@ -323,15 +325,14 @@ class CalibrationMap(FittedMethods, Parameters):
             if mask is not None:
                 leave_out(mask, out[start:stop])
 
-        ranges = self._applied_ranges(table.n_rows, table.n_rows * table.row_bytes, source.backend)
+        ranges = self._applied_ranges(table.n_rows, table.row_bytes, source.backend)
         with self._alone_on_cores(len(ranges)):
             deque(run_blocks(work, ranges), maxlen=0)
         return out
 
-    def _applied_ranges(self, n_rows: int, table_bytes: int, backend: str) -> list[tuple[int, int]]:
+    def _applied_ranges(self, n_rows: int, row_bytes: int, backend: str) -> list[tuple[int, int]]:
         """The blocks that the map is applied to."""
-        size = asked_block_bytes() or applied_bytes(table_bytes, self._block_bytes[backend])
-        row_bytes = table_bytes // max(1, n_rows)
+        size = asked_block_bytes() or applied_bytes(n_rows, row_bytes, self._block_bytes[backend])
         return row_ranges(n_rows, row_bytes, block_bytes=size, least_rows=self._least_rows)
 
     def _calibrate(self, block: Block, out: NDArray[Any]) -> None:
