@@ -24,17 +24,31 @@ static void NAMED(sums)(const REAL *x, Size n, Size classes, REAL *out) {
     }
 }
 
-/* Sum of a row, in pairs. */
-INLINE REAL NAMED(row_sum)(const REAL *row, Size classes) {
+/* Sum of a row, and what its entries do to the smallest and the largest of each lane. */
+INLINE REAL NAMED(long_row_extremes)(const REAL *row, Size classes, REAL *low, REAL *high) {
     Size whole = WHOLE(classes);
-    REAL lanes[WIDTH] = {0}, rest = 0;
-    for (Size j = whole; j < classes; j++) rest += row[j];
-    if (whole == 0) return rest;
+    BITS seen = (BITS)AGAIN(classes);
+    const REAL *last = row + classes - WIDTH;
+    REAL lanes[WIDTH] = {0};
     for (Size j = 0; j < whole; j += WIDTH) {
         SIMD()
-        FOR_WIDTH lanes[r] += row[j + r];
+        FOR_LANES_OF_ROW {
+            REAL v = row[j + r];
+            low[r] = v < low[r] ? v : low[r];
+            high[r] = v > high[r] ? v : high[r];
+            lanes[r] += v;
+        }
     }
-    return rest + NAMED(sum_of_lanes)(lanes);
+    if (whole < classes) {
+        SIMD()
+        FOR_LANES_OF_ROW {
+            REAL v = last[r];
+            low[r] = v < low[r] ? v : low[r];
+            high[r] = v > high[r] ? v : high[r];
+            lanes[r] += r >= seen ? v : 0;
+        }
+    }
+    return NAMED(sum_of_lanes)(lanes);
 }
 
 /* Entries that are read twice while they are in the cache. */
@@ -56,6 +70,21 @@ FOR_ALL_PROCESSORS static void NAMED(extremes)(const REAL *x, Size n, Size class
         }
         n = 0;
     }
+    if (classes >= WIDTH) {
+        REAL lows[WIDTH], highs[WIDTH];
+        FOR_WIDTH lows[r] = highs[r] = low;
+        for (Size i = 0; i < n; i++) {
+            REAL sum = NAMED(long_row_extremes)(x + i * classes, classes, lows, highs);
+            undefined |= !(sum == sum);
+            least = sum < least ? sum : least;
+            most = sum > most ? sum : most;
+        }
+        for (Size r = 0; r < WIDTH; r++) {
+            low = lows[r] < low ? lows[r] : low;
+            high = highs[r] > high ? highs[r] : high;
+        }
+        n = 0;
+    }
     Size step = CACHED / classes > 0 ? CACHED / classes : 1;
     for (Size start = 0; start < n; start += step) {
         Size rows = n - start < step ? n - start : step;
@@ -67,7 +96,8 @@ FOR_ALL_PROCESSORS static void NAMED(extremes)(const REAL *x, Size n, Size class
         }
         for (Size i = 0; i < rows; i++) {
             const REAL *row = part + i * classes;
-            REAL sum = NAMED(row_sum)(row, classes);
+            REAL sum = 0;
+            for (Size j = 0; j < classes; j++) sum += row[j];
             undefined |= !(sum == sum);
             least = sum < least ? sum : least;
             most = sum > most ? sum : most;
