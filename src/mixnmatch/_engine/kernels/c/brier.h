@@ -2,8 +2,7 @@
 
 /* Sums over a row, for u = x - top, e = exp(beta u), f = exp(u) and lead = u - E_p[u]: of e, e u; e^2, e^2 lead,
    e^2 lead^2, e lead^2; f, f^2, e f, e f lead, e f lead^2. */
-enum { NAMED(SUMS) = 11 };
-#define SUMS NAMED(SUMS)
+#define SUMS 11
 typedef REAL NAMED(BrierSums)[SUMS][LANES];
 
 /* Results of a row, number r of some: see below. */

@@ -24,91 +24,7 @@ static void NAMED(sums)(const REAL *x, Size n, Size classes, REAL *out) {
     }
 }
 
-/* Sum of a row, and what its entries do to the smallest and the largest of each lane. */
-INLINE REAL NAMED(long_row_extremes)(const REAL *row, Size classes, REAL *low, REAL *high) {
-    Size whole = WHOLE(classes);
-    BITS seen = (BITS)AGAIN(classes);
-    const REAL *last = row + classes - WIDTH;
-    REAL lanes[WIDTH] = {0};
-    for (Size j = 0; j < whole; j += WIDTH) {
-        SIMD()
-        FOR_LANES_OF_ROW {
-            REAL v = row[j + r];
-            low[r] = v < low[r] ? v : low[r];
-            high[r] = v > high[r] ? v : high[r];
-            lanes[r] += v;
-        }
-    }
-    if (whole < classes) {
-        SIMD()
-        FOR_LANES_OF_ROW {
-            REAL v = last[r];
-            low[r] = v < low[r] ? v : low[r];
-            high[r] = v > high[r] ? v : high[r];
-            lanes[r] += r >= seen ? v : 0;
-        }
-    }
-    return NAMED(sum_of_lanes)(lanes);
-}
-
-/* Entries that are read twice while they are in the cache. */
-#define CACHED 4096
-
-/* Smallest and largest entry, and smallest and largest sum of a row; all NaN if some sum is. */
-FOR_ALL_PROCESSORS static void NAMED(extremes)(const REAL *x, Size n, Size classes, double *out) {
-    REAL low = x[0], high = x[0], least = INFINITY, most = -INFINITY;
-    int undefined = 0;
-    if (classes == 2) { /* in one loop: rows are too short for vectors */
-        SIMD(reduction(min : low, least) reduction(max : high, most) reduction(| : undefined))
-        for (Size i = 0; i < n; i++) {
-            REAL a = x[2 * i], b = x[2 * i + 1], sum = a + b, small = a < b ? a : b, large = a > b ? a : b;
-            low = small < low ? small : low;
-            high = large > high ? large : high;
-            undefined |= !(sum == sum);
-            least = sum < least ? sum : least;
-            most = sum > most ? sum : most;
-        }
-        n = 0;
-    }
-    if (classes >= WIDTH) {
-        REAL lows[WIDTH], highs[WIDTH];
-        FOR_WIDTH lows[r] = highs[r] = low;
-        for (Size i = 0; i < n; i++) {
-            REAL sum = NAMED(long_row_extremes)(x + i * classes, classes, lows, highs);
-            undefined |= !(sum == sum);
-            least = sum < least ? sum : least;
-            most = sum > most ? sum : most;
-        }
-        for (Size r = 0; r < WIDTH; r++) {
-            low = lows[r] < low ? lows[r] : low;
-            high = highs[r] > high ? highs[r] : high;
-        }
-        n = 0;
-    }
-    Size step = CACHED / classes > 0 ? CACHED / classes : 1;
-    for (Size start = 0; start < n; start += step) {
-        Size rows = n - start < step ? n - start : step;
-        const REAL *part = x + start * classes;
-        SIMD(reduction(min : low) reduction(max : high))
-        for (Size k = 0; k < rows * classes; k++) {
-            low = part[k] < low ? part[k] : low;
-            high = part[k] > high ? part[k] : high;
-        }
-        for (Size i = 0; i < rows; i++) {
-            const REAL *row = part + i * classes;
-            REAL sum = 0;
-            for (Size j = 0; j < classes; j++) sum += row[j];
-            undefined |= !(sum == sum);
-            least = sum < least ? sum : least;
-            most = sum > most ? sum : most;
-        }
-    }
-    /* The sum of both infinities is NaN, too. */
-    out[0] = undefined ? NAN : (double)low;
-    out[1] = undefined ? NAN : (double)high;
-    out[2] = undefined ? NAN : (double)least;
-    out[3] = undefined ? NAN : (double)most;
-}
+#include "extremes.h"
 
 /* out = x less the largest entry of its row. */
 FOR_ALL_PROCESSORS static void NAMED(leads_into)(const REAL *x, Size n, Size classes, double *out) {
@@ -293,119 +209,7 @@ FOR_ALL_PROCESSORS static void NAMED(nll_rows)(
 
 #include "brier.h"
 
-/* The same less the logarithms of the sums of their exponentials. */
-INLINE void NAMED(load_log_softmax)(const REAL *from, Size rows, Size classes, REAL u[FEW][LANES]) {
-    REAL top[LANES], sum[LANES];
-    NAMED(load_lanes)(from, rows, classes, u, top);
-    FOR_LANES sum[r] = 0;
-    FOR_CLASSES FOR_LANES sum[r] += EXP(u[j][r]);
-    NAMED(logarithms)(sum, LANES);
-    FOR_CLASSES FOR_LANES u[j][r] -= sum[r];
-}
-
-INLINE void NAMED(few_log_softmax_into)(const REAL *x, Size n, Size classes, REAL *out) {
-    REAL u[FEW][LANES];
-    for (Size i = 0; i < n; i += LANES) {
-        Size rows = n - i < LANES ? n - i : LANES;
-        NAMED(load_log_softmax)(x + i * classes, rows, classes, u);
-        FOR_CLASSES {
-            for (Size r = 0; r < rows; r++) out[(i + r) * classes + j] = u[j][r];
-        }
-    }
-}
-
-FOR_ALL_PROCESSORS static void NAMED(log_softmax_into)(const REAL *x, Size n, Size classes, REAL *out) {
-    if (classes <= FEW) {
-        NAMED(few_log_softmax_into)(x, n, classes, out);
-        return;
-    }
-    REAL top[TOGETHER], total[TOGETHER];
-    for (Size i = 0, rows; i < n; i += rows) {
-        rows = n - i < ROWS_TOGETHER(classes) ? n - i : ROWS_TOGETHER(classes);
-        NAMED(tops_and_totals)(x + i * classes, rows, classes, top, total);
-        FOR_ROWS {
-            const REAL *row = x + (i + r) * classes;
-            SIMD()
-            for (Size j = 0; j < classes; j++) out[(i + r) * classes + j] = (row[j] - top[r]) - total[r];
-        }
-    }
-}
-
-INLINE void NAMED(few_affine_softmax_into)(
-    const REAL *x, Size n, Size classes, const REAL *weight, const REAL *intercept, REAL *out
-) {
-    REAL u[FEW][LANES], top[LANES], sum[LANES];
-    for (Size i = 0; i < n; i += LANES) {
-        Size rows = n - i < LANES ? n - i : LANES;
-        REAL *to = out + i * classes;
-        if (weight) NAMED(load_log_softmax)(x + i * classes, rows, classes, u);
-        else NAMED(load_lanes)(x + i * classes, rows, classes, u, top);
-        FOR_LANES top[r] = -INFINITY, sum[r] = 0;
-        FOR_CLASSES FOR_LANES {
-            u[j][r] = (weight ? weight[j] : 1) * u[j][r] + intercept[j];
-            top[r] = u[j][r] > top[r] ? u[j][r] : top[r];
-        }
-        FOR_CLASSES FOR_LANES {
-            u[j][r] = EXP(u[j][r] - top[r]);
-            sum[r] += u[j][r];
-        }
-        FOR_LANES sum[r] = 1 / sum[r];
-        FOR_CLASSES FOR_LANES u[j][r] *= sum[r];
-        FOR_CLASSES {
-            for (Size r = 0; r < rows; r++) to[r * classes + j] = u[j][r] > TINY ? u[j][r] : TINY;
-        }
-    }
-}
-
-/* to = weight ((x - top) - total) + intercept, or without `weight` x + intercept; return the largest. */
-INLINE REAL NAMED(affine_row)(
-    const REAL *x, Size classes, const REAL *weight, const REAL *intercept, REAL top, REAL total, REAL *to
-) {
-    REAL lanes[WIDTH], most = -INFINITY;
-    FOR_WIDTH lanes[r] = -INFINITY;
-    for (Size at = 0; at < classes; at += WIDTH) {
-        Size j = at + WIDTH <= classes ? at : classes - WIDTH; /* some entries twice */
-        SIMD()
-        FOR_WIDTH {
-            to[j + r] = (weight ? weight[j + r] * ((x[j + r] - top) - total) : x[j + r]) + intercept[j + r];
-            lanes[r] = to[j + r] > lanes[r] ? to[j + r] : lanes[r];
-        }
-    }
-    SIMD(reduction(max : most))
-    FOR_WIDTH most = lanes[r] > most ? lanes[r] : most;
-    return most;
-}
-
-/* out = softmax(weight * log_softmax(x) + intercept), with a number of each for every class, or, without `weight`,
-   softmax(x + intercept); no entry below the smallest normal number. */
-FOR_ALL_PROCESSORS static void NAMED(affine_softmax_into)(
-    const REAL *x, Size n, Size classes, const REAL *weight, const REAL *intercept, REAL *out
-) {
-    if (classes <= FEW) {
-        NAMED(few_affine_softmax_into)(x, n, classes, weight, intercept, out);
-        return;
-    }
-    REAL top[TOGETHER] = {0}, total[TOGETHER] = {0}, tail[TOGETHER][WIDTH];
-    for (Size i = 0, rows; i < n; i += rows) {
-        rows = n - i < ROWS_TOGETHER(classes) ? n - i : ROWS_TOGETHER(classes);
-        const REAL *from = x + i * classes;
-        REAL *to = out + i * classes;
-        if (weight) NAMED(tops_and_totals)(from, rows, classes, top, total);
-        FOR_ROWS {
-            const REAL *row = from + r * classes;
-            REAL *into = to + r * classes;
-            top[r] = weight ? NAMED(affine_row)(row, classes, weight, intercept, top[r], total[r], into)
-                            : NAMED(affine_row)(row, classes, NULL, intercept, 0, 0, into);
-        }
-        FOR_ROWS total[r] = NAMED(exp_row)(to + r * classes, classes, 1, top[r], to + r * classes, tail[r]);
-        FOR_ROWS total[r] = 1 / total[r];
-        FOR_ROWS {
-            REAL *into = to + r * classes;
-            NAMED(scale_row)(into, classes, tail[r], into, 0, total[r], 0, 0, 0);
-        }
-    }
-}
-
+#include "affine.h"
 #include "pieces.h"
 
 /* Sums of exponentials below this have lost digits: they are taken relative to the largest. */
@@ -584,7 +388,6 @@ FOR_ALL_PROCESSORS static void NAMED(squared_errors)(
 #undef FOR_CLASSES
 #undef UNDERFLOW
 #undef SEARCHED
-#undef CACHED
 #undef WIDTH
 #undef FOR_WIDTH
 #undef WHOLE
