@@ -437,3 +437,66 @@ def test_the_first_of_equal_entries_wins(backend, dtype, n_classes):
     np.testing.assert_array_equal(backend.winners(x), x.argmax(axis=1))
     x[:, -1] = 4
     np.testing.assert_array_equal(backend.winners(x), n_classes - 1)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-5), (np.float64, 1e-12)])
+@pytest.mark.parametrize("n_classes", [3, 10, 15, 16, 17, 31, 32, 33, 100, 1100])
+def test_rows_of_any_length_match_the_formulas(backend, dtype, tolerance, n_classes):
+    x, y = make_problem(37, n_classes, sharpness=4.0, seed=2, dtype=dtype)
+    u, rng = x.astype(np.float64), np.random.default_rng(1)
+    p, rows = softmax(0.7 * u), np.arange(37)
+    np.testing.assert_allclose(backend.nll_rows(x, y, 0.7)[0], np.log(p[rows, y]), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(backend.brier_rows(x, y, 0.7)[2], (p * p).sum(axis=1), rtol=tolerance)
+    parts = backend.mixture_rows(x, y, 0.7)
+    np.testing.assert_allclose(parts[8], (p * softmax(u)).sum(axis=1), rtol=tolerance)
+    slope, intercept = rng.uniform(0.5, 1.5, n_classes), rng.normal(size=n_classes)
+    log_p = np.log(softmax(u))
+    out = np.empty_like(x)
+    backend.linear_softmax_into(x, slope, intercept, out)
+    np.testing.assert_allclose(out, softmax(slope * log_p + intercept), atol=tolerance)
+    matrix = np.diag(slope) + 0.1 * rng.normal(size=(n_classes, n_classes)) / n_classes
+    backend.linear_softmax_into(x, matrix, intercept, out)
+    np.testing.assert_allclose(out, softmax(log_p @ matrix.T + intercept), atol=3 * tolerance)
+    low, high, least, most = backend.extremes(x)
+    assert (low, high) == (x.min(), x.max())
+    np.testing.assert_allclose([least, most], [u.sum(axis=1).min(), u.sum(axis=1).max()], rtol=tolerance, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_classes", [10, 15, 16, 33, 100])
+@pytest.mark.skipif("compiled" not in BACKENDS, reason="without compiled kernels")
+def test_results_of_a_row_depend_on_the_row_alone(dtype, n_classes):
+    compiled = kernels.load("compiled")
+    x, y = make_problem(37, n_classes, seed=4, dtype=dtype)
+    slope, intercept = np.linspace(0.5, 1.5, n_classes), np.linspace(-1, 1, n_classes)
+    weights = np.array([0.5, 0.3, 0.2])
+
+    def applied(rows):
+        found = [np.empty_like(rows) for _ in range(3)]
+        compiled.softmax_into(rows, 0.7, found[0])
+        compiled.mixture_into(rows, 0.7, weights, found[1])
+        compiled.linear_softmax_into(rows, slope, intercept, found[2])
+        return np.stack(found)
+
+    together, alone = applied(x), np.concatenate([applied(x[i : i + 1]) for i in range(37)], axis=1)
+    np.testing.assert_array_equal(together, alone)
+    for kernel in (compiled.nll_rows, compiled.brier_rows, compiled.mixture_rows):
+        each = np.concatenate([kernel(x[i : i + 1], y[i : i + 1], 0.7) for i in range(37)], axis=1)
+        np.testing.assert_array_equal(kernel(x, y, 0.7), each)
+
+
+@pytest.mark.parametrize("sizes", [[3, 3], [1, 70, 5], [2] * 9])
+def test_functions_of_columns_are_searched_exactly(backend, sizes):
+    rng = np.random.default_rng(0)
+    knots = [np.sort(rng.random(size)) for size in sizes]
+    values, slopes, left = rng.random(sum(sizes)), rng.random(sum(sizes)), rng.random(len(sizes))
+    offsets = np.cumsum([0, *sizes])
+    x = rng.random((150, len(sizes)))
+    x[0], x[1], x[2] = 0.0, 1.0, [column[-1] for column in knots]
+    out = np.empty(x.shape)
+    backend.interpolate_columns_into(x, np.concatenate(knots), values, slopes, left, offsets, out)
+    for k, column in enumerate(knots):
+        at = np.searchsorted(column, x[:, k], side="right") - 1
+        place = offsets[k] + np.maximum(at, 0)
+        expected = values[place] + slopes[place] * (x[:, k] - column[np.maximum(at, 0)])
+        np.testing.assert_allclose(out[:, k], np.where(at < 0, left[k], expected), rtol=1e-15)

@@ -285,3 +285,19 @@ def test_step_maps_do_not_depend_on_kernels_and_blocks(name, spread):
             answers.append(calibrator(name, logits=True).fit(x, Y).predict_proba(x))
     for other in answers[1:]:
         np.testing.assert_allclose(other, answers[0], atol=1e-9)
+
+
+FIRST_FIT = """
+import sys
+import numpy as np
+import mixnmatch
+scores, labels = np.eye(4)[np.arange(80) % 4] * 3, np.arange(80) % 4
+labels[:20] = 0
+mixnmatch.calibrator(sys.argv[1], logits=True).fit(scores, labels)
+assert "scipy" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize("name", ["ts", "ets", "vector", "sms", "beta"])
+def test_the_first_fit_of_a_process_does_not_load_scipy(name):
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FIRST_FIT, name], check=True)

@@ -14,8 +14,8 @@ LEFT_OUT = {
     "probmetrics, tree and kernel calibrators": "train boosted trees, or smooth over all rows",
 }
 _SMALL = (
-    "a call of about a millisecond: ours reads the table once more than the peer, to check that numbers are finite, "
-    "and cuts it into blocks for its threads"
+    "a call of less than a millisecond: ours checks that numbers are finite and hands each thread a block, which costs "
+    "the more the busier the machine is"
 )
 _BRIEF = (
     "ours checks scores and labels and computes a standard error, the peer computes the number alone; for tables of "
@@ -59,10 +59,8 @@ REASONS: dict[tuple[str, str, str], str] = {
     ("fit", "irova", "fit_memory"): "all classes are counted in one pass over the rows, of which 16 columns are copied",
     ("fit", "histogram", "fit_memory"): "the scores of 16 classes at a time are copied and sorted",
     ("fit", "histogram (width)", "fit_memory"): "less than half a megabyte more: all classes are counted in one pass",
-    ("fit", "bbq", "fit_memory"): (
-        "the fitted map holds all edges of all likely binnings: 7 MB for 100 classes; it is put together from copies"
-    ),
-    ("fit", "iop", "fit_memory"): "tables of rows by knots, in float64",
+    ("fit", "bbq", "fit_memory"): "the fitted map holds all edges of all likely binnings: 7 MB for 100 classes",
+    ("fit", "iop", "fit_memory"): "log-probabilities of all rows and their places between knots, in float64",
     ("fit", "matrix", "fit"): (
         "the peer has no ridge and is done once its parameters fit the simulated rows; ours minimises a penalised loss "
         "to the end. On the six CIFAR-100 networks of the quality run, on a busy machine, ours takes 1.1 to 15 s, for "

@@ -164,3 +164,12 @@ def test_bad_options_are_refused():
             HistogramBinning(**options).fit([0.5], [1])
     with pytest.raises(ValueError, match="positive"):
         BayesianBinning(range_factor=0).fit([0.5], [1])
+
+
+def test_averages_do_not_depend_on_how_many_bins_are_looked_at_together(monkeypatch):
+    z, y = np.random.default_rng(0).random((2, 500))
+    whole = BayesianBinning().fit(z, y < z)
+    monkeypatch.setattr("mixnmatch.maps.binning.BINS_TOGETHER", 50)
+    parts = BayesianBinning().fit(z, y < z)
+    np.testing.assert_array_equal(parts.knots_, whole.knots_)
+    np.testing.assert_allclose(parts.values_, whole.values_, rtol=1e-13)

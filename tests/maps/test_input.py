@@ -95,3 +95,35 @@ def test_a_loaded_map_knows_its_input(tmp_path):
 def test_what_a_map_takes_cannot_be_set():
     with pytest.raises(AttributeError):
         mm.TemperatureScaling().takes_logits = True
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_blocks_checked_on_the_way_give_what_checked_rows_give(name):
+    logits, y = make_problem(400, 5, dtype=np.float32)
+    fitted = expression(name).for_input(logits=True).fit(logits[:200], y[:200])
+    with mm.engine(block_bytes=logits.nbytes // 4):
+        big = np.tile(logits, (40, 1))  # more than one block
+        np.testing.assert_array_equal(fitted.predict_proba(big), fitted.predict_proba(mm.rows(big, logits=True)))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("bad", "why"), [(np.nan, "holds NaN"), (np.inf, "holds an infinity")])
+def test_a_bad_row_of_a_large_table_is_named(bad, why, threads):
+    logits, y = make_problem(40_000, 4, dtype=np.float32)
+    fitted = mm.TemperatureScaling(logits=True).fit(logits[:500], y[:500])
+    logits[39_990, 1] = bad
+    with mm.engine(threads=threads), pytest.raises(ValueError, match=f"row 39990 of the scores {why}"):
+        fitted.predict_proba(logits)
+    logits[39_990, 1] = -np.inf
+    p = fitted.predict_proba(logits)
+    assert p[39_990, 1] == 0
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5)
+
+
+def test_rows_of_a_large_table_are_renormalised_where_they_must_be():
+    p, y = make_problem(40_000, 4)
+    p = softmax(p)
+    fitted = mm.TemperatureScaling().fit(p[:500], y[:500])
+    off = p.copy()
+    off[-1] *= 1 + 5e-5
+    np.testing.assert_allclose(fitted.predict_proba(off), fitted.predict_proba(p), rtol=1e-12)

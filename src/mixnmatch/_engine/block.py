@@ -14,7 +14,7 @@ from mixnmatch._engine import kernels
 from mixnmatch._engine.along_rows import picked, row_sums, winners
 from mixnmatch._engine.folds import fold_of
 from mixnmatch._engine.passes import asked_backend
-from mixnmatch._engine.scores import ROUNDING, SMALLEST_PROBABILITY, WIDEST
+from mixnmatch._engine.scores import ROUNDING, SMALLEST_PROBABILITY, WIDEST, type_name
 
 
 class FittedMap(Protocol):
@@ -159,16 +159,13 @@ def _log(number: float) -> float:
     return float(np.log(number))
 
 
-_REAL = {"f": "float32", "d": "float64"}
-
-
-def small_block(scores: NDArray[Any], *, logits: bool, n_classes: int) -> Block | None:
-    """Return a small array as a block; None if its values need the full checks."""
-    name = _REAL.get(scores.dtype.char)  # a dtype's own name is put together anew each time
-    if name is None or not (scores.dtype.isnative and scores.flags.c_contiguous) or scores.shape[1] != n_classes:
+def plain_block(scores: NDArray[Any], start: int, stop: int, *, logits: bool, n_classes: int) -> Block | None:
+    """Return rows of an array as a block; None if they need the full checks."""
+    name, as_it_is = type_name(scores.dtype), scores.dtype.isnative and scores.flags.c_contiguous
+    if name not in ("float32", "float64") or not as_it_is or scores.shape[1] != n_classes:
         return None
-    backend = kernels.choose_backend(asked_backend())
-    low, high, least, most = kernels.load(backend).extremes(scores).tolist()
+    backend, values = kernels.choose_backend(asked_backend()), scores[start:stop]
+    low, high, least, most = kernels.load(backend).extremes(values).tolist()
     if logits:
         # Rows that look like probabilities are worth a warning, infinities and NaN an error, huge numbers are narrowed.
         fine = low >= -WIDEST and high <= WIDEST and (high > 1 or low < 0)
@@ -177,4 +174,4 @@ def small_block(scores: NDArray[Any], *, logits: bool, n_classes: int) -> Block 
     if not fine:
         return None
     form = "logits" if logits else "probabilities"
-    return Block(scores, form, range(len(scores)), rounding=ROUNDING[name], backend=backend)
+    return Block(values, form, range(start, stop), rounding=ROUNDING[name], backend=backend)

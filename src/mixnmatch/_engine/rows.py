@@ -17,7 +17,7 @@ from mixnmatch._engine.block import Block, FittedMap
 from mixnmatch._engine.dask import is_dask, map_chunks, reduce_chunks, rows_like
 from mixnmatch._engine.folds import Fold
 from mixnmatch._engine.passes import add, asked_backend, light_bytes, row_ranges, run_blocks, total
-from mixnmatch._engine.scores import ROUNDING, SMALLEST_PROBABILITY, Scores
+from mixnmatch._engine.scores import ROUNDING, SMALLEST_PROBABILITY, Scores, type_name
 
 T = TypeVar("T")
 
@@ -264,7 +264,7 @@ class Rows:
             values = two_columns(values, logits=self.scores.logits)
         index = range(start, stop) if self.index is None else self.index[start:stop]
         form = "logits" if self.scores.logits else "probabilities"
-        rounding = ROUNDING[values.dtype.name]
+        rounding = ROUNDING[type_name(values.dtype)]
         block = Block(values, form, index, labels, weight, self.scores.off_simplex, rounding, self.backend)
         chosen = self._chosen(block)
         block = block if chosen is None else block.part(chosen)

@@ -21,6 +21,7 @@ from mixnmatch._engine.passes import asked_backend, light_bytes, row_ranges, run
 SUM_TOLERANCE = {"bfloat16": 2e-2, "float16": 1e-2, "float32": 1e-4, "float64": 1e-4}
 # Rows this close to 1 differ from it by the rounding of their own type, and are taken as given.
 ROUNDING = {"bfloat16": 0.0, "float16": 0.0, "float32": 1e-5, "float64": 1e-9}
+_REAL = {"f": "float32", "d": "float64"}
 # Rows further off than that, but not further than this for each class (and than MOST_OFF), are taken for probabilities
 # that were rounded or cut to a few decimals: they are renormalised with a warning.
 ROUNDED, MOST_OFF = 1e-3, 5e-2
@@ -32,6 +33,11 @@ WIDEST = 1e9
 SMALLEST_PROBABILITY = 1e-37
 # More bins than this would only take up memory.
 MOST_BINS = 1_000_000
+
+
+def type_name(dtype: np.dtype[Any]) -> str:
+    """Name of a type: NumPy puts it together anew each time, which takes longer than checking a row."""
+    return _REAL.get(dtype.char) or dtype.name
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +80,10 @@ class Scores:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows ``start`` to ``stop`` as a contiguous block of the working type (no copy where it already is one)."""
-        with np.errstate(over="ignore"):  # long doubles; what became an infinity is found when values are checked
-            block = np.ascontiguousarray(self.values[start:stop], dtype=self.dtype)
+        block, dtype = self.values[start:stop], self.dtype
+        if block.dtype != dtype or not block.flags.c_contiguous or type(block) is not np.ndarray:
+            with np.errstate(over="ignore"):  # long doubles; what became an infinity is found when values are checked
+                block = np.ascontiguousarray(block, dtype=dtype)
         return _narrowed(block) if self.wide else block
 
     def mask(self, start: int, stop: int) -> NDArray[np.bool_] | None:
@@ -129,8 +137,7 @@ def read_scores(
         return table
     if is_dask(table.values):
         table = replace(table, values=known_rows(table.values))
-    given = "bfloat16" if _is_bfloat16(scores) else table.values.dtype.name
-    checked = _checked(table, given, first_row)
+    checked = _checked(table, "bfloat16" if _is_bfloat16(scores) else type_name(table.values.dtype), first_row)
     if checked.logits and not order_only:
         _warn_of_probabilities(checked)
     return checked
@@ -172,7 +179,7 @@ def from_tensor(value: Any) -> Any:
 
 
 def _is_bfloat16(value: Any) -> bool:
-    return str(getattr(value, "dtype", "")) == "torch.bfloat16"
+    return not isinstance(value, np.ndarray) and str(getattr(value, "dtype", "")) == "torch.bfloat16"
 
 
 def _as_table(scores: Any, *, may_be_empty: bool = False) -> Any:

@@ -74,7 +74,7 @@ def _ranked_by(block: Block) -> tuple[NDArray[Any], NDArray[np.bool_]]:
 
 def warn_of_base_rate(fitted: Any, given: Rows) -> None:
     """Warn if the mean calibrated probability of a class misses its frequency by more than chance."""
-    from scipy.special import ndtri
+    from statistics import NormalDist  # SciPy would take longer to load than most maps to fit
 
     summary = fitted.summary_
     weight, seen = summary.total_weight, summary.class_weights
@@ -85,7 +85,8 @@ def warn_of_base_rate(fitted: Any, given: Rows) -> None:
     error = np.sqrt(np.maximum(one * expected * (1 - summary.mean_prediction), one**2))
     gap = np.abs(expected - seen)
     rarer = np.minimum(seen, weight - seen)
-    clear = (gap - one + ndtri(LEVEL / 2 / given.n_classes) * error > 0) & (gap >= SHARE * rarer)
+    quantile = NormalDist().inv_cdf(LEVEL / 2 / given.n_classes)
+    clear = (gap - one + quantile * error > 0) & (gap >= SHARE * rarer)
     if not clear.any():
         return
     worst = 1 if given.n_classes == 2 else int(np.where(clear, gap / error, 0).argmax())

@@ -31,7 +31,7 @@ __all__ = [
 Statistic = tuple[float, Array, Array]
 
 # Entries of the tables, of rows x nodes or rows x classes, that a statistic works on at a time: they stay in the cache.
-CHUNK_ENTRIES = 40_000
+CHUNK_ENTRIES = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +39,8 @@ class Located:
     """Some rows after temperature scaling, with entries sorted into the cells between nodes; classes come first."""
 
     x: Array  # logarithms of the probabilities, L x m
-    cell: NDArray[np.intp]
+    cell: NDArray[np.uint8]
     share: Array  # how far down its cell each entry is
-    slot: NDArray[np.intp]  # number of the pair of cell and row
     y: NDArray[np.intp]
     weight: Array
     n_cells: int
@@ -56,21 +55,23 @@ class Located:
             rows = Block(block.values[part], block.form, block.index[part])
             x = np.ascontiguousarray(tempered(rows, floor, beta).T)
             cell, share = nodes.locate(x)
-            slot = cell * x.shape[1] + np.arange(x.shape[1])
             weight = np.ones(x.shape[1]) if block.weight is None else block.weight[part]
-            chunks.append(cls(x, cell, share, slot, block.y[part], weight, n_cells))
+            chunks.append(cls(x, cell.astype(np.uint8), share, block.y[part], weight, n_cells))
         return chunks
 
     def at(self, deviation: Array) -> Cells:
         """The rows under softmax(x + deviation(x))."""
-        log_p = add_interpolated(self.x, self.cell, self.share, deviation)
+        cell = self.cell.astype(np.intp)
+        log_p = add_interpolated(self.x, cell, self.share, deviation)
         log_p -= log_p.max(axis=0)
         p = np.exp(log_p)
         total = p.sum(axis=0)
         p /= total
         log_p_y = self._of_label(log_p) - np.log(total)
-        label = self._of_label(self.cell), self._of_label(self.share)
-        return Cells(p, self.slot, self.share, label, self._of_label(p), log_p_y, self.weight, self.n_cells)
+        label = self._of_label(cell), self._of_label(self.share)
+        cell *= cell.shape[1]
+        cell += np.arange(cell.shape[1])
+        return Cells(p, cell, self.share, label, self._of_label(p), log_p_y, self.weight, self.n_cells)
 
     def _of_label(self, table: NDArray[Any]) -> NDArray[Any]:
         """The entry of each row's label."""
@@ -82,7 +83,7 @@ class Cells:
     """Some rows under softmax(x + deviation(x)), entries sorted into the cells between nodes; classes come first."""
 
     p: Array
-    slot: NDArray[np.intp]
+    slot: NDArray[np.intp]  # number of the pair of cell and row
     share: Array
     label: tuple[NDArray[np.intp], Array]  # cell and share of each row's label
     p_y: Array

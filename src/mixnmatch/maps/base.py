@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine import door
 from mixnmatch._engine.along_rows import two_columns
-from mixnmatch._engine.block import Block, small_block
+from mixnmatch._engine.block import Block, plain_block
 from mixnmatch._engine.dask import is_dask, map_chunks
 from mixnmatch._engine.kernels import choose_backend
-from mixnmatch._engine.passes import asked_backend, asked_block_bytes, row_ranges, run_blocks
+from mixnmatch._engine.passes import asked_backend, asked_block_bytes, available_threads, row_ranges, run_blocks
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import read_scores, shape_scores
 from mixnmatch._engine.shared import single_threaded_blas
@@ -33,13 +33,16 @@ T = TypeVar("T")
 # Bytes of scores in a block that a map is applied to, by kernels; a map that is one call of a kernel takes larger ones.
 APPLIED_BYTES = {"numpy": 1 << 20, "compiled": 1 << 20}
 ONE_KERNEL_BYTES = APPLIED_BYTES | {"compiled": 1 << 21}
+# For the last pass of a fit of maps that work in float64 beside the block, and are fitted with little memory.
+SMALL_SUMMARY = 1 << 16, 1 << 18
 # Tables up to this size are one block, and nothing but their numbers has to be looked at.
 SMALL_BYTES = 1 << 18
 
 
-def applied_bytes(table_bytes: int, most: int) -> int:
-    """Bytes in a block that a map is applied to: small tables have four blocks, so that several threads have work."""
-    return min(max(table_bytes // 4 + 1, SMALL_BYTES), most)
+def applied_bytes(n_rows: int, row_bytes: int, most: int) -> int:
+    """Bytes in a block that a map is applied to: one for each thread, up to four, where tables are small."""
+    rows = -(-n_rows // min(available_threads(), 4))
+    return min(max(rows * row_bytes, SMALL_BYTES), most)
 
 
 class CalibrationMap(FittedMethods, Parameters):
@@ -85,6 +88,9 @@ class CalibrationMap(FittedMethods, Parameters):
 
     # Bytes of scores in such a block: applying a map writes less beside it than learning does.
     _block_bytes: ClassVar[dict[str, int]] = APPLIED_BYTES
+
+    # The same of the pass that looks at predictions after a fit, at least and at most; None: as in other passes.
+    _summary_bytes: ClassVar[tuple[int, int] | None] = None
 
     classes_: NDArray[Any]
     n_classes_: int
@@ -272,13 +278,28 @@ class CalibrationMap(FittedMethods, Parameters):
         check_is_fitted(self)
         fitted = self._snapshot()
         logits = bool(fitted._input_settings()["logits"])
-        if type(scores) is np.ndarray and scores.ndim == 2 and 0 < scores.nbytes <= SMALL_BYTES:
-            block = small_block(scores, logits=logits, n_classes=fitted.n_classes_)
-            if block is not None:
-                out = np.empty_like(scores)
-                fitted._calibrate(block, out)
+        if type(scores) is np.ndarray and scores.ndim == 2 and scores.nbytes:
+            out = fitted._apply_at_once(scores, logits)
+            if out is not None:
                 return out
         return fitted._predict_proba(scores, logits)
+
+    def _apply_at_once(self, scores: NDArray[Any], logits: bool) -> NDArray[Any] | None:
+        """Probabilities of a plain table, each block of which is checked just before; None if one is not plain."""
+        out = np.empty(scores.shape, scores.dtype)
+
+        def work(start: int, stop: int) -> bool:
+            block = plain_block(scores, start, stop, logits=logits, n_classes=self.n_classes_)
+            if block is not None:
+                self._calibrate(block, out[start:stop])
+            return block is not None
+
+        if scores.nbytes <= SMALL_BYTES:
+            return out if work(0, len(scores)) else None
+        row_bytes = scores.nbytes // len(scores)
+        ranges = self._applied_ranges(len(scores), row_bytes, choose_backend(asked_backend()))
+        with self._alone_on_cores(len(ranges)):
+            return out if all(run_blocks(work, ranges)) else None
 
     def _predict_proba(self, scores: Any, logits: bool) -> NDArray[Any]:
         settings: dict[str, Any] = {"logits": logits, "n_classes": self.n_classes_}
@@ -319,14 +340,15 @@ class CalibrationMap(FittedMethods, Parameters):
             if mask is not None:
                 leave_out(mask, out[start:stop])
 
-        size = asked_block_bytes() or applied_bytes(table.n_rows * table.row_bytes, self._block_bytes[source.backend])
-        ranges = row_ranges(table.n_rows, table.row_bytes, block_bytes=size, least_rows=self._least_rows)
+        ranges = self._applied_ranges(table.n_rows, table.row_bytes, source.backend)
         with self._alone_on_cores(len(ranges)):
             deque(run_blocks(work, ranges), maxlen=0)
         return out
 
-    def _summary_bytes(self, table_bytes: int) -> int | None:
-        """Bytes in a block of the pass that looks at predictions after a fit; None: as in other passes."""
+    def _applied_ranges(self, n_rows: int, row_bytes: int, backend: str) -> list[tuple[int, int]]:
+        """The blocks that the map is applied to."""
+        size = asked_block_bytes() or applied_bytes(n_rows, row_bytes, self._block_bytes[backend])
+        return row_ranges(n_rows, row_bytes, block_bytes=size, least_rows=self._least_rows)
 
     def _calibrate(self, block: Block, out: NDArray[Any]) -> None:
         """Write the probabilities of a block, with its winners where the map promises them."""

@@ -172,19 +172,19 @@ def goals(total: float, numbers: NDArray[np.intp], bins: NDArray[np.intp] | int)
     return np.asarray(total * numbers / bins * (1 - 1e-12))
 
 
-def map_tables(columns: Columns, bin_counts: Sequence[int], work: Callable[[BinaryScores], T]) -> list[T]:
+def map_tables(columns: Columns, bin_counts: Sequence[int], work: Callable[[BinaryScores], T]) -> Iterator[T]:
     """``work(table)`` for a table of each problem that can be cut into these numbers of bins of equal mass."""
     source = columns.source
     at_a_time = _sorted_together(columns)
     if at_a_time:
         parts = [slice(k, k + at_a_time) for k in range(0, columns.n_problems, at_a_time)]
-        return [one for part in parts for one in _map_sorted(columns.gathered(part, tied=True), work)]
+        return (one for part in parts for one in _map_sorted(columns.gathered(part, tied=True), work))
     total = columns.entry_weight()
     wanted = np.unique(np.concatenate([goals(total, np.arange(1, bins), bins) for bins in bin_counts]))
     distinct = columns.total(_distinct, max(bin_counts)).scores
     ends = _ends_of_bins(columns, wanted)
     groups = source.total(_groups, columns.scheme, ends, combine=_merged)
-    return [work(_table(*parts)) for parts in zip(ends, groups, distinct, strict=True)]
+    return (work(_table(*parts)) for parts in zip(ends, groups, distinct, strict=True))
 
 
 def _sorted_together(columns: Columns) -> int:

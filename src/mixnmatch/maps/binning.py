@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from mixnmatch.maps.ties import lower_edges
 Vector = NDArray[np.float64]
 # Entries are counted in so many blocks, unless these are small.
 COUNTED_BLOCKS, COUNTED_BYTES = 128, 1 << 16
+# Bins of all binnings that are looked at together: a handful of temporary tables of so many numbers.
+BINS_TOGETHER = 1 << 12
 
 
 class HistogramBinning(PiecewiseMap):
@@ -75,7 +78,7 @@ class HistogramBinning(PiecewiseMap):
             msg = f'strategy must be "width" or "mass", got {self.strategy!r}'
             raise ValueError(msg)
 
-    def _functions(self, columns: Columns) -> list[Piecewise]:
+    def _functions(self, columns: Columns) -> Iterable[Piecewise]:
         bins = int(np.ceil(np.cbrt(columns.entry_weight()))) if self.bins == "auto" else int(self.bins)
         if self.strategy == "width":
             edges = np.arange(bins + 1) / bins
@@ -161,7 +164,7 @@ class BayesianBinning(PiecewiseMap):
                 msg = f"{name} must be a positive number from {least:g} to 1e9, got {getattr(self, name)!r}"
                 raise ValueError(msg)
 
-    def _functions(self, columns: Columns) -> list[Piecewise]:
+    def _functions(self, columns: Columns) -> Iterable[Piecewise]:
         root = np.cbrt(columns.entry_weight())
         fewest, most = max(1, int(root / self.range_factor)), max(1, int(np.ceil(root * self.range_factor)))
 
@@ -178,9 +181,9 @@ def _average(table: BinaryScores, counts: NDArray[np.intp], prior_weight: float,
     cuts, sizes = _binnings(table, counts)
     seen = np.zeros(table.size + 1, dtype=bool)
     seen[cuts] = True
-    at, place = np.flatnonzero(seen), (np.cumsum(seen) - 1)[cuts]
+    at, place = np.flatnonzero(seen), (np.cumsum(seen, dtype=np.int32) - 1)[cuts]
     edges = table.edges(at, computed=computed)
-    log_score, value = _posterior(edges, table.below(at), place, sizes, prior_weight)
+    log_score, value = _posteriors(edges, table.below(at), place, sizes, prior_weight)
     posterior = np.exp(log_score - log_score.max())
     posterior /= posterior.sum()
     likely = posterior > 1e-12
@@ -203,13 +206,9 @@ def _average(table: BinaryScores, counts: NDArray[np.intp], prior_weight: float,
     return Piecewise(knots[own], values[own], flat, float(values[own][0]))
 
 
-def _binnings(table: BinaryScores, counts: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _binnings(table: BinaryScores, counts: NDArray[np.intp]) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
     """Distinct binnings into these numbers of bins of equal mass: all cuts, from 0 to the end each time, and sizes."""
-    bins = np.repeat(counts, counts + 1)
-    number = np.arange(len(bins)) - np.repeat(np.cumsum(counts + 1) - counts - 1, counts + 1)
-    cuts = np.where(number == 0, 0, table.size)
-    inner = (number > 0) & (number < bins)
-    cuts[inner] = table.reach(goals(table.total, number[inner], bins[inner]))
+    cuts = np.concatenate([_cuts(table, counts[part]) for part in _parts(counts)])
     cuts = cuts[np.append(True, cuts[1:] != cuts[:-1])]
     starts = np.flatnonzero(cuts == 0)
     sizes = np.diff(starts, append=len(cuts)) - 1
@@ -219,8 +218,37 @@ def _binnings(table: BinaryScores, counts: NDArray[np.intp]) -> tuple[NDArray[np
     return cuts, sizes
 
 
+def _cuts(table: BinaryScores, counts: NDArray[np.intp]) -> NDArray[np.int32]:
+    """All cuts of binnings into these numbers of bins of equal mass; some may be alike."""
+    bins = np.repeat(counts, counts + 1)
+    number = np.arange(len(bins)) - np.repeat(np.cumsum(counts + 1) - counts - 1, counts + 1)
+    cuts = np.where(number == 0, 0, table.size)
+    inner = (number > 0) & (number < bins)
+    cuts[inner] = table.reach(goals(table.total, number[inner], bins[inner]))
+    return cuts.astype(np.int32)
+
+
+def _parts(sizes: NDArray[np.intp]) -> list[slice]:
+    """Binnings of these sizes, in parts that have about as many bins."""
+    part = np.cumsum(sizes) // BINS_TOGETHER
+    starts = np.flatnonzero(np.diff(part, prepend=-1))
+    return [slice(*ends) for ends in zip(starts, [*starts[1:], len(sizes)], strict=True)]
+
+
+def _posteriors(
+    edges: Vector, below: tuple[Vector, Vector], place: NDArray[np.int32], sizes: NDArray[np.intp], prior_weight: float
+) -> tuple[Vector, Vector]:
+    """The same as :func:`_posterior`, a part of the binnings at a time."""
+    log_score, value, ends = np.empty(len(sizes)), np.empty(int(sizes.sum())), np.append(0, np.cumsum(sizes))
+    for part in _parts(sizes):
+        first, last = ends[part.start], ends[part.stop]
+        own = place[first + part.start : last + part.stop]  # a binning has one more edge than bins
+        log_score[part], value[first:last] = _posterior(edges, below, own, sizes[part], prior_weight)
+    return log_score, value
+
+
 def _posterior(
-    edges: Vector, below: tuple[Vector, Vector], place: NDArray[np.intp], sizes: NDArray[np.intp], prior_weight: float
+    edges: Vector, below: tuple[Vector, Vector], place: NDArray[np.int32], sizes: NDArray[np.intp], prior_weight: float
 ) -> tuple[Vector, Vector]:
     """Log marginal likelihood of each binning, and the posterior means of the bins of all of them.
 

@@ -10,14 +10,11 @@ from numpy.typing import NDArray
 from mixnmatch._engine.along_rows import two_columns
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
-from mixnmatch.maps.base import BinaryMap, CalibrationMap
+from mixnmatch.maps.base import SMALL_SUMMARY, BinaryMap, CalibrationMap
 from mixnmatch.maps.columns import Columns
 from mixnmatch.maps.external import binary_map
 from mixnmatch.maps.parameters import clone
 from mixnmatch.maps.smoothing import check_smoothing, mix_with_uniform
-
-# Bytes of scores in a block of the last pass of a fit, at least and at most.
-SUMMARY_BYTES = 1 << 16, 1 << 18
 
 
 class _Shared(CalibrationMap):
@@ -28,6 +25,7 @@ class _Shared(CalibrationMap):
         return bool(getattr(self.map, "_fitted_by_blas", True))
 
     _fitted: ClassVar[tuple[str, ...]] = ("map_", "mixing_")
+    _summary_bytes = SMALL_SUMMARY
 
     map_: BinaryMap
     mixing_: float
@@ -74,10 +72,6 @@ class _Shared(CalibrationMap):
             "map_": inner._as_part(learned, source),
             "mixing_": min(1.0, self.smoothing / (source.total_weight() + 1)),
         }
-
-    def _summary_bytes(self, table_bytes: int) -> int | None:
-        """Small blocks: functions are applied in float64, and fits one class at a time need little memory."""
-        return min(max(table_bytes // 32, SUMMARY_BYTES[0]), SUMMARY_BYTES[1])
 
     def _proba(self, block: Block) -> NDArray[Any]:
         scheme = self._scheme(block.values.shape[1])

@@ -36,8 +36,6 @@ class SoftmaxLinear(CalibrationMap):
     so that all penalties at infinity give temperature scaling.
     """
 
-    _applied_by_blas = True
-
     _fitted: ClassVar[tuple[str, ...]] = ("weight_", "intercept_", "probability_floor_", "loss_")
     _full: ClassVar[bool] = False
     _shared: ClassVar[bool] = False
@@ -71,6 +69,10 @@ class SoftmaxLinear(CalibrationMap):
             return False
         direction = np.linalg.solve(weight, np.ones(len(weight)))
         return bool((direction > 0).all() or (direction < 0).all())
+
+    @property
+    def _applied_by_blas(self) -> bool:  # type: ignore[override]
+        return self._full
 
     def _check_params(self) -> None:
         check_loss(self.loss)
@@ -126,14 +128,18 @@ class SoftmaxLinear(CalibrationMap):
 
     def _single_is_enough(self, x: NDArray[Any]) -> bool:
         """Whether float32 gives probabilities to 1e-5: rounding must stay small beside 1 in what the softmax takes."""
-        classes = x.shape[1]
+        factor, constant, any_range = self._once(self.weight_, self._steepness)
+        largest = constant if any_range else factor * (float(x.max()) - float(x.min())) + constant
+        return bool(largest <= SINGLE_TO)
+
+    def _steepness(self) -> tuple[float, float, bool]:
+        """How much the softmax takes at most: a factor of the range of the scores, plus a constant."""
+        each, constant = np.log(len(self.intercept_)), np.abs(self.intercept_).max()
         if self.weight_.ndim == 1 and self.weight_.min() >= 0:
             # Each class separately: what is far below the largest is rounded most, and matters least.
-            largest = self.weight_.max() * np.log(classes)
-        else:
-            row = np.sqrt(np.square(self.weight_).sum(axis=1)) if self.weight_.ndim == 2 else np.abs(self.weight_)
-            largest = row.max() * (float(x.max()) - float(x.min()) + np.log(classes))
-        return bool(largest + np.abs(self.intercept_).max() <= SINGLE_TO)
+            return 0.0, float(self.weight_.max() * each + constant), True
+        row = np.sqrt(np.square(self.weight_).sum(axis=1)) if self.weight_.ndim == 2 else np.abs(self.weight_)
+        return float(row.max()), float(row.max() * each + constant), False
 
     def _log_proba(self, block: Block) -> Array:
         x = log_softmax(block.log_scores(self.probability_floor_).astype(np.float64))

@@ -11,7 +11,7 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
 from mixnmatch.maps._nodes import FACTOR, FINE, Array, Nodes, overlap, tempered
-from mixnmatch.maps.base import CalibrationMap
+from mixnmatch.maps.base import SMALL_SUMMARY, CalibrationMap
 from mixnmatch.maps.fitted import LARGEST, check_range, check_shape, require
 from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
 
@@ -94,6 +94,7 @@ class IntraOrderPreserving(CalibrationMap):
     injective = True
     _fitted: ClassVar[tuple[str, ...]] = ("beta_", "knots_", "slopes_", "probability_floor_", "loss_", "backend_")
     _block_bytes: ClassVar[dict[str, int]] = {"numpy": 1 << 19, "compiled": 1 << 19}  # several tables beside the block
+    _summary_bytes = SMALL_SUMMARY
 
     beta_: float
     knots_: Array

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -77,7 +78,7 @@ class PiecewiseMap(BinaryMap):
             falls = falls or (self.values_[starts] < self.left_ - ROUNDING).any()
             require(not falls, self, "values_", "decreases where it must increase")
 
-    def _functions(self, columns: Columns) -> list[Piecewise]:
+    def _functions(self, columns: Columns) -> Iterable[Piecewise]:
         raise NotImplementedError(type(self).__name__)
 
     def _fit_columns(self, columns: Columns) -> dict[str, Any]:
@@ -103,15 +104,19 @@ class PiecewiseMap(BinaryMap):
         return out
 
 
-def join_functions(functions: list[Piecewise]) -> dict[str, Any]:
-    """The functions of all problems as fitted attributes, stored end to end; the list is emptied on the way."""
-    left, offsets = np.array([f.left for f in functions]), np.cumsum([0, *(len(f.knots) for f in functions)])
-    parts = {"knots_": [f.knots for f in functions], "values_": [f.values for f in functions]}
-    # Zeros that nobody has written to take no memory.
-    slopes = None if all(f.steps for f in functions) else np.concatenate([f.slopes for f in functions])
-    functions.clear()
-    fitted: dict[str, Any] = {}
-    for name in tuple(parts):  # one after another, so that not all are there twice
-        fitted[name] = np.concatenate(parts.pop(name))
-    fitted["slopes_"] = np.zeros(offsets[-1]) if slopes is None else slopes
-    return fitted | {"left_": left, "offsets_": offsets}
+def join_functions(functions: Iterable[Piecewise]) -> dict[str, Any]:
+    """The functions of all problems as fitted attributes, stored end to end as they come: none is kept beside them."""
+    knots, values, left, offsets, slopes = np.empty(0), np.empty(0), [], [0], {}
+    for function in functions:
+        start, stop = offsets[-1], offsets[-1] + len(function.knots)
+        for joined, part in ((knots, function.knots), (values, function.values)):
+            joined.resize(stop, refcheck=False)  # the system moves large arrays without a copy
+            joined[start:] = part
+        if not function.steps:
+            slopes[start, stop] = function.slopes
+        left.append(function.left)
+        offsets.append(stop)
+    fitted = {"knots_": knots, "values_": values, "slopes_": np.zeros(offsets[-1])}  # untouched zeros take no memory
+    for (start, stop), part in slopes.items():
+        fitted["slopes_"][start:stop] = part
+    return fitted | {"left_": np.array(left), "offsets_": np.array(offsets)}

@@ -76,7 +76,10 @@ class CalibrationSummary:
 def summarise(fitted: CalibrationMap, source: Rows) -> CalibrationSummary:
     """Apply a fitted map to labelled samples, in one pass, and count."""
     with single_threaded_blas() if fitted._needs_blas() else nullcontext():
-        size = asked_block_bytes() or fitted._summary_bytes(source.n_rows * source.scores.row_bytes)
+        size = asked_block_bytes()
+        if size is None and fitted._summary_bytes is not None:
+            least, most = fitted._summary_bytes
+            size = min(max(source.n_rows * source.scores.row_bytes // 32, least), most)
         predicted, place, weight = source.total(_statistic, fitted, block_bytes=size)
     mean = predicted / max(float(predicted.sum()), 1e-300)
     return CalibrationSummary.of_cells(mean, np.concatenate(place), np.concatenate(weight))

@@ -126,12 +126,10 @@ def linear_softmax_into(x: Block, weight: Rows, intercept: Rows, out: Block) -> 
     weight, intercept = weight.astype(x.dtype, copy=False), intercept.astype(x.dtype, copy=False)
     target = out if out.dtype == x.dtype else np.empty_like(x)
     if weight.ndim == 1:
-        _compiled.vector_softmax_into(x, weight, intercept, target)
+        _compiled.affine_softmax_into(x, weight, intercept, target)
     else:
         _compiled.log_softmax_into(x, target)
-        u = target @ weight.T
-        u += intercept
-        _compiled.mixture_into(u, 1.0, 1.0, 0.0, 0.0, target)
+        _compiled.affine_softmax_into(target @ weight.T, None, intercept, target)
     if target is not out:
         out[...] = target
 

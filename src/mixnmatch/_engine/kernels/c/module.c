@@ -207,9 +207,10 @@ KERNEL(log_softmax_into, 2, "xX", TABLE && SAME(1),
     if (single) log_softmax_into_f(FLOATS(0), N, CLASSES, FLOATS(1));
     else log_softmax_into_d(DOUBLES(0), N, CLASSES, DOUBLES(1)))
 
-KERNEL(vector_softmax_into, 4, "xxxX", TABLE && g[1].size == CLASSES && g[2].size == CLASSES && SAME(3),
-    if (single) vector_softmax_into_f(FLOATS(0), N, CLASSES, FLOATS(1), FLOATS(2), FLOATS(3));
-    else vector_softmax_into_d(DOUBLES(0), N, CLASSES, DOUBLES(1), DOUBLES(2), DOUBLES(3)))
+/* x, weight, intercept, out */
+KERNEL(affine_softmax_into, 4, "xx*xX", TABLE && (!g[1].data || g[1].size == CLASSES) && g[2].size == CLASSES && SAME(3),
+    if (single) affine_softmax_into_f(FLOATS(0), N, CLASSES, FLOATS(1), FLOATS(2), FLOATS(3));
+    else affine_softmax_into_d(DOUBLES(0), N, CLASSES, DOUBLES(1), DOUBLES(2), DOUBLES(3)))
 
 /* s (classes x m), slope, intercept, p, top (m), total (m); here N is the number of classes */
 #define BY_CLASS(k) (g[k].size == N)
@@ -360,7 +361,7 @@ KERNEL(sigmoid_mixture_rows, 9, "dddndd+DD",
 static PyMethodDef methods[] = {
     METHOD(extremes), METHOD(leads_into), METHOD(normalise), METHOD(winners), METHOD(maxima), METHOD(sums),
     METHOD(add_deviation), METHOD(keep_winners), METHOD(mixture_into), METHOD(nll_rows), METHOD(brier_rows),
-    METHOD(log_softmax_into), METHOD(vector_softmax_into), METHOD(diagonal_softmax_into), METHOD(diagonal_product),
+    METHOD(log_softmax_into), METHOD(affine_softmax_into), METHOD(diagonal_softmax_into), METHOD(diagonal_product),
     METHOD(diagonal_sums), METHOD(vector_sums), METHOD(vector_product),
     METHOD(label_rows_of_logits), METHOD(squared_errors), METHOD(interpolate_into),
     METHOD(interpolate_columns_into), METHOD(add_gaps), METHOD(add_gaps_of_logits), METHOD(log_odds_into),

@@ -1,8 +1,8 @@
 /* Exponentials and logarithms that the compiler can run on whole vectors, and how functions are compiled.
 
    exp: a polynomial on [-ln 2 / 2, ln 2 / 2] times a power of two put together from its bits; it agrees with the exact
-   one to a few units in the last place. log(1 + e) for e up to 1 and log(1 - p) for p up to 1/2 are series of atanh in
-   an argument of at most 1/3. */
+   one to a few units in the last place. log(x) for x from 1 on, log(1 + e) for e up to 1 and log(1 - p) for p up to 1/2 are
+   series of atanh in an argument of at most 1/3. */
 
 #ifndef MIXNMATCH_NUMBERS_H
 #define MIXNMATCH_NUMBERS_H
@@ -77,6 +77,16 @@ INLINE double twice_atanh(double s) {
     p = 1 / 7.0 + q * (1 / 9.0 + q * (1 / 11.0 + q * p));
     /* The correction is small beside 2 s: its rounding hardly shows. */
     return 2.0 * s + 2.0 * s * (q * (1 / 3.0 + q * (1 / 5.0 + q * p)));
+}
+
+/* log(x) for finite x >= 1: that of a power of two, and of what is left of x between 1 and 2. */
+INLINE double log_from_1(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    double power = (double)((int32_t)(bits >> 52) - 1023);
+    bits = (bits & 0xfffffffffffffULL) | 0x3ff0000000000000ULL;
+    memcpy(&x, &bits, sizeof x);
+    return power * 0.693147180559945309417 + twice_atanh((x - 1.0) / (x + 1.0));
 }
 
 /* log(1 + e) for 0 <= e <= 1, to all digits at both ends: log 2 + log((1 + e) / 2) next to 1. */

@@ -29,25 +29,32 @@ FOR_ALL_PROCESSORS static void NAMED(interpolate_into)(
     }
 }
 
-/* Rows of which one column after another is searched: the knots of a column stay in the cache meanwhile. */
+/* Entries of a column that are searched in step with each other: they wait for memory together. */
 #define SEARCHED 64
 
 /* The same with a function for each column, stored end to end, that of column k from offsets[k] on. */
-static void NAMED(interpolate_columns_into)(
+FOR_ALL_PROCESSORS static void NAMED(interpolate_columns_into)(
     const REAL *x, Size n, Size classes, const double *knots, const double *values, const double *slopes,
     const double *left, const int64_t *offsets, double *out
 ) {
+    double v[SEARCHED];
+    int64_t k[SEARCHED];
     for (Size start = 0; start < n; start += SEARCHED) {
-        Size stop = n - start < SEARCHED ? n : start + SEARCHED;
-        for (Size j = 0; j < classes; j++)
-            for (Size i = start; i < stop; i++) {
-                double v = NAMED(in_unit_interval)(x[i * classes + j]);
-                const double *low = knots + offsets[j]; /* no branch depends on the entry: none is guessed wrong */
-                for (int64_t count = offsets[j + 1] - offsets[j]; count > 1; count -= count / 2)
-                    low += low[count / 2] <= v ? count / 2 : 0;
-                Size k = low - knots;
-                out[i * classes + j] = *low <= v ? values[k] + slopes[k] * (v - *low) : left[j];
+        Size rows = n - start < SEARCHED ? n - start : SEARCHED;
+        for (Size j = 0; j < classes; j++) {
+            const REAL *from = x + start * classes + j;
+            double *to = out + start * classes + j;
+            for (Size i = 0; i < rows; i++) v[i] = NAMED(in_unit_interval)(from[i * classes]), k[i] = offsets[j];
+            for (int64_t count = offsets[j + 1] - offsets[j]; count > 1; count -= count / 2) {
+                int64_t half = count / 2;
+                SIMD()
+                for (Size i = 0; i < rows; i++) k[i] += knots[k[i] + half] <= v[i] ? half : 0;
             }
+            for (Size i = 0; i < rows; i++) {
+                double above = v[i] - knots[k[i]];
+                to[i * classes] = above >= 0 ? values[k[i]] + slopes[k[i]] * above : left[j];
+            }
+        }
     }
 }
 

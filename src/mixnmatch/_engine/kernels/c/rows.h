@@ -24,54 +24,7 @@ static void NAMED(sums)(const REAL *x, Size n, Size classes, REAL *out) {
     }
 }
 
-/* Entries that are read twice while they are in the cache. */
-#define CACHED 4096
-
-/* Smallest and largest entry, and smallest and largest sum of a row; all NaN if some sum is. */
-FOR_ALL_PROCESSORS static void NAMED(extremes)(const REAL *x, Size n, Size classes, double *out) {
-    REAL low = x[0], high = x[0], least = INFINITY, most = -INFINITY;
-    int undefined = 0;
-    if (classes == 2) { /* in one loop: rows are too short for vectors */
-        SIMD(reduction(min : low, least) reduction(max : high, most) reduction(| : undefined))
-        for (Size i = 0; i < n; i++) {
-            REAL a = x[2 * i], b = x[2 * i + 1], sum = a + b, small = a < b ? a : b, large = a > b ? a : b;
-            low = small < low ? small : low;
-            high = large > high ? large : high;
-            undefined |= !(sum == sum);
-            least = sum < least ? sum : least;
-            most = sum > most ? sum : most;
-        }
-        n = 0;
-    }
-    Size step = CACHED / classes > 0 ? CACHED / classes : 1;
-    for (Size start = 0; start < n; start += step) {
-        Size rows = n - start < step ? n - start : step;
-        const REAL *part = x + start * classes;
-        SIMD(reduction(min : low) reduction(max : high))
-        for (Size k = 0; k < rows * classes; k++) {
-            low = part[k] < low ? part[k] : low;
-            high = part[k] > high ? part[k] : high;
-        }
-        for (Size i = 0; i < rows; i++) {
-            const REAL *row = part + i * classes;
-            REAL sum = 0;
-            if (classes < 16)
-                for (Size j = 0; j < classes; j++) sum += row[j];
-            else {
-                SIMD(reduction(+ : sum))
-                for (Size j = 0; j < classes; j++) sum += row[j];
-            }
-            undefined |= !(sum == sum);
-            least = sum < least ? sum : least;
-            most = sum > most ? sum : most;
-        }
-    }
-    /* The sum of both infinities is NaN, too. */
-    out[0] = undefined ? NAN : (double)low;
-    out[1] = undefined ? NAN : (double)high;
-    out[2] = undefined ? NAN : (double)least;
-    out[3] = undefined ? NAN : (double)most;
-}
+#include "extremes.h"
 
 /* out = x less the largest entry of its row. */
 FOR_ALL_PROCESSORS static void NAMED(leads_into)(const REAL *x, Size n, Size classes, double *out) {
@@ -87,9 +40,9 @@ FOR_ALL_PROCESSORS static void NAMED(winners)(const REAL *x, Size n, Size classe
     for (Size i = 0; i < n; i++) out[i] = NAMED(row_winner)(x + i * classes, classes);
 }
 
-/* Up to so many classes, LANES rows are worked on side by side: their own vectors would be too short. */
+/* Rows of fewer classes than a vector holds are worked on side by side, LANES at a time. */
 #define LANES 16
-#define FEW 32
+#define FEW (WIDTH - 1)
 #define FOR_LANES for (Size r = 0; r < LANES; r++)
 #define FOR_CLASSES for (Size j = 0; j < classes; j++)
 
@@ -156,44 +109,50 @@ INLINE void NAMED(few_mixture_into)(
 FOR_ALL_PROCESSORS static void NAMED(mixture_into)(
     const REAL *x, Size n, Size classes, REAL beta, REAL w1, REAL w2, REAL w3, REAL *out
 ) {
-    if (classes <= FEW && n >= LANES / 2) {
+    if (classes <= FEW) {
         NAMED(few_mixture_into)(x, n, classes, beta, w1, w2, w3, out);
         return;
     }
-    for (Size i = 0; i < n; i++) {
-        const REAL *row = x + i * classes;
-        REAL *to = out + i * classes, tail[WIDTH];
-        REAL top = NAMED(row_max)(row, classes), s = 0, t = 0;
-        if (classes >= WIDTH && !(w2 > 0)) {
-            s = NAMED(exp_row)(row, classes, beta, top, to, tail);
-            if (NAMED(scale_row)(to, classes, tail, w1 / s, w3) != 1) NAMED(keep_winner)(row, classes, to);
-            continue;
+    REAL top[TOGETHER], scale[TOGETHER], plain[TOGETHER], tail[TOGETHER][WIDTH];
+    for (Size i = 0, rows; i < n; i += rows) {
+        rows = n - i < ROWS_TOGETHER(classes) ? n - i : ROWS_TOGETHER(classes);
+        const REAL *from = x + i * classes;
+        REAL *to = out + i * classes;
+        FOR_ROWS top[r] = NAMED(row_max)(from + r * classes, classes);
+        if (w2 > 0) FOR_ROWS plain[r] = w2 / NAMED(exp_sum)(from + r * classes, classes, top[r]);
+        FOR_ROWS scale[r] = NAMED(exp_row)(from + r * classes, classes, beta, top[r], to + r * classes, tail[r]);
+        FOR_ROWS scale[r] = w1 / scale[r];
+        FOR_ROWS {
+            const REAL *row = from + r * classes;
+            REAL *into = to + r * classes;
+            BITS ties = w2 > 0 ? NAMED(scale_row)(into, classes, tail[r], row, top[r], scale[r], 1, plain[r], w3)
+                               : NAMED(scale_row)(into, classes, tail[r], row, top[r], scale[r], 0, 0, w3);
+            if (ties != 1) NAMED(keep_winner)(row, classes, into);
         }
-        SIMD(reduction(+ : s))
-        for (Size j = 0; j < classes; j++) {
-            to[j] = EXP(beta * (row[j] - top));
-            s += to[j];
-        }
-        REAL scale = w1 / s, plain = 0;
-        if (w2 > 0) {
-            SIMD(reduction(+ : t))
-            for (Size j = 0; j < classes; j++) t += EXP(row[j] - top);
-            plain = w2 / t;
-        }
-        REAL largest = scale + plain + w3;
-        BITS ties = 0;
-        SIMD(reduction(+ : ties))
-        for (Size j = 0; j < classes; j++) {
-            REAL v = scale * to[j] + plain * EXP(row[j] - top) + w3;
-            ties += v >= largest ? 1 : 0;
-            to[j] = v > TINY ? v : TINY;
-        }
-        if (ties != 1) NAMED(keep_winner)(row, classes, to);
+    }
+}
+
+/* Results of up to LANES rows from their sums of e, e u and e u^2, and from u at the label. */
+INLINE void NAMED(nll_results)(
+    const REAL *s, const REAL *s1, const REAL *s2, const double *at_label, Size rows, Size n, REAL beta, double *out
+) {
+    double log_p[LANES], mean[LANES], variance[LANES];
+    SIMD()
+    FOR_LANES {
+        mean[r] = (double)s1[r] / s[r];
+        variance[r] = (double)s2[r] / s[r] - mean[r] * mean[r];
+        log_p[r] = (double)beta * at_label[r] - log_from_1((double)s[r]);
+    }
+    for (Size r = 0; r < rows; r++) {
+        out[r] = log_p[r];
+        out[n + r] = at_label[r] - mean[r];
+        out[2 * n + r] = variance[r] > 0 ? variance[r] : 0;
     }
 }
 
 INLINE void NAMED(few_nll_rows)(const REAL *x, const Index *y, Size n, Size classes, REAL beta, double *out) {
     REAL u[FEW][LANES], top[LANES], s[LANES], s1[LANES], s2[LANES];
+    double at_label[LANES] = {0};
     for (Size i = 0; i < n; i += LANES) {
         Size rows = n - i < LANES ? n - i : LANES;
         NAMED(load_lanes)(x + i * classes, rows, classes, u, top);
@@ -204,13 +163,19 @@ INLINE void NAMED(few_nll_rows)(const REAL *x, const Index *y, Size n, Size clas
             s1[r] += e * u[j][r];
             s2[r] += e * u[j][r] * u[j][r];
         }
-        for (Size r = 0; r < rows; r++) {
-            double mean = (double)s1[r] / s[r], at_label = (double)x[(i + r) * classes + y[i + r]] - top[r];
-            double variance = (double)s2[r] / s[r] - mean * mean;
-            out[i + r] = (double)beta * at_label - log((double)s[r]);
-            out[n + i + r] = at_label - mean;
-            out[2 * n + i + r] = variance > 0 ? variance : 0;
-        }
+        for (Size r = 0; r < rows; r++) at_label[r] = (double)x[(i + r) * classes + y[i + r]] - top[r];
+        NAMED(nll_results)(s, s1, s2, at_label, rows, n, beta, out + i);
+    }
+}
+
+/* Partial sums of e, e u and e u^2 for u = x - top, e = exp(beta u), over WIDTH entries from `seen` on. */
+INLINE void NAMED(nll_lanes)(const REAL *x, REAL beta, REAL top, BITS seen, REAL sum[3][WIDTH]) {
+    SIMD()
+    FOR_LANES_OF_ROW {
+        REAL u = x[r] - top, e = r >= seen ? EXP(beta * u) : 0;
+        sum[0][r] += e;
+        sum[1][r] += e * u;
+        sum[2][r] += e * u * u;
     }
 }
 
@@ -218,171 +183,33 @@ INLINE void NAMED(few_nll_rows)(const REAL *x, const Index *y, Size n, Size clas
 FOR_ALL_PROCESSORS static void NAMED(nll_rows)(
     const REAL *x, const Index *y, Size n, Size classes, REAL beta, double *out
 ) {
-    if (classes <= FEW && n >= LANES / 2) {
+    if (classes <= FEW) {
         NAMED(few_nll_rows)(x, y, n, classes, beta, out);
         return;
     }
-    for (Size i = 0; i < n; i++) {
-        const REAL *row = x + i * classes;
-        REAL top = NAMED(row_max)(row, classes), s = 0, s1 = 0, s2 = 0;
-        SIMD(reduction(+ : s, s1, s2))
-        for (Size j = 0; j < classes; j++) {
-            REAL u = row[j] - top, e = EXP(beta * u);
-            s += e;
-            s1 += e * u;
-            s2 += e * u * u;
+    REAL top[LANES], s[LANES], s1[LANES], s2[LANES];
+    double at_label[LANES] = {0};
+    FOR_LANES s[r] = 1, s1[r] = s2[r] = 0;
+    for (Size i = 0, rows; i < n; i += rows) {
+        rows = n - i < ROWS_TOGETHER(classes) ? n - i : ROWS_TOGETHER(classes);
+        const REAL *from = x + i * classes;
+        Size whole = WHOLE(classes);
+        FOR_ROWS top[r] = NAMED(row_max)(from + r * classes, classes);
+        FOR_ROWS {
+            const REAL *row = from + r * classes;
+            REAL sum[3][WIDTH] = {{0}};
+            for (Size j = 0; j < whole; j += WIDTH) NAMED(nll_lanes)(row + j, beta, top[r], 0, sum);
+            if (whole < classes) NAMED(nll_lanes)(row + classes - WIDTH, beta, top[r], (BITS)AGAIN(classes), sum);
+            s[r] = NAMED(sum_of_lanes)(sum[0]), s1[r] = NAMED(sum_of_lanes)(sum[1]);
+            s2[r] = NAMED(sum_of_lanes)(sum[2]), at_label[r] = (double)row[y[i + r]] - top[r];
         }
-        double mean = (double)s1 / s, at_label = (double)row[y[i]] - top, variance = (double)s2 / s - mean * mean;
-        out[i] = (double)beta * at_label - log((double)s);
-        out[n + i] = at_label - mean;
-        out[2 * n + i] = variance > 0 ? variance : 0;
+        NAMED(nll_results)(s, s1, s2, at_label, rows, n, beta, out + i);
     }
 }
 
-/* With dp = dp / dbeta: p_y, dp_y, sum p^2, sum p dp, sum dp^2, Var_p[x]; and with q = softmax(x), if `mixture`:
-   q_y, sum q^2, sum p q, sum q dp, sum q dp (x - E_p[x]). */
-FOR_ALL_PROCESSORS static void NAMED(brier_rows)(
-    const REAL *x, const Index *y, Size n, Size classes, REAL beta, int mixture, REAL *e, double *out
-) {
-    for (Size i = 0; i < n; i++) {
-        const REAL *row = x + i * classes;
-        REAL top = NAMED(row_max)(row, classes), s = 0, s1 = 0;
-        SIMD(reduction(+ : s, s1))
-        for (Size j = 0; j < classes; j++) {
-            REAL u = row[j] - top;
-            e[j] = EXP(beta * u);
-            s += e[j];
-            s1 += e[j] * u;
-        }
-        REAL mean = s1 / s, pp = 0, pd = 0, dd = 0, spread = 0;
-        SIMD(reduction(+ : pp, pd, dd, spread))
-        for (Size j = 0; j < classes; j++) {
-            REAL lead = row[j] - top - mean;
-            pp += e[j] * e[j];
-            pd += e[j] * e[j] * lead;
-            dd += e[j] * e[j] * lead * lead;
-            spread += e[j] * lead * lead;
-        }
-        double p_y = (double)e[y[i]] / s, square = (double)s * s;
-        out[i] = p_y;
-        out[n + i] = p_y * ((double)row[y[i]] - top - mean);
-        out[2 * n + i] = pp / square;
-        out[3 * n + i] = pd / square;
-        out[4 * n + i] = dd / square;
-        out[5 * n + i] = (double)spread / s;
-        if (!mixture) continue;
-        REAL t = 0, qq = 0, pq = 0, qd = 0, qdd = 0;
-        SIMD(reduction(+ : t, qq, pq, qd, qdd))
-        for (Size j = 0; j < classes; j++) {
-            REAL u = row[j] - top, f = EXP(u), lead = u - mean;
-            t += f;
-            qq += f * f;
-            pq += e[j] * f;
-            qd += e[j] * f * lead;
-            qdd += e[j] * f * lead * lead;
-        }
-        double cross = (double)s * t;
-        out[6 * n + i] = (double)EXP(row[y[i]] - top) / t;
-        out[7 * n + i] = qq / ((double)t * t);
-        out[8 * n + i] = pq / cross;
-        out[9 * n + i] = qd / cross;
-        out[10 * n + i] = qdd / cross;
-    }
-}
+#include "brier.h"
 
-/* The same less the logarithms of the sums of their exponentials. */
-INLINE void NAMED(load_log_softmax)(const REAL *from, Size rows, Size classes, REAL u[FEW][LANES]) {
-    REAL top[LANES], sum[LANES];
-    NAMED(load_lanes)(from, rows, classes, u, top);
-    FOR_LANES sum[r] = 0;
-    FOR_CLASSES FOR_LANES sum[r] += EXP(u[j][r]);
-    FOR_LANES sum[r] = (REAL)log((double)sum[r]);
-    FOR_CLASSES FOR_LANES u[j][r] -= sum[r];
-}
-
-/* Logarithm of the sum of exponentials of a row less its largest entry. */
-INLINE REAL NAMED(log_total)(const REAL *row, Size classes, REAL top) {
-    REAL s = 0;
-    SIMD(reduction(+ : s))
-    for (Size j = 0; j < classes; j++) s += EXP(row[j] - top);
-    return (REAL)log((double)s);
-}
-
-INLINE void NAMED(few_log_softmax_into)(const REAL *x, Size n, Size classes, REAL *out) {
-    REAL u[FEW][LANES];
-    for (Size i = 0; i < n; i += LANES) {
-        Size rows = n - i < LANES ? n - i : LANES;
-        NAMED(load_log_softmax)(x + i * classes, rows, classes, u);
-        FOR_CLASSES {
-            for (Size r = 0; r < rows; r++) out[(i + r) * classes + j] = u[j][r];
-        }
-    }
-}
-
-FOR_ALL_PROCESSORS static void NAMED(log_softmax_into)(const REAL *x, Size n, Size classes, REAL *out) {
-    if (classes <= FEW && n >= LANES / 2) {
-        NAMED(few_log_softmax_into)(x, n, classes, out);
-        return;
-    }
-    for (Size i = 0; i < n; i++) {
-        const REAL *row = x + i * classes;
-        REAL top = NAMED(row_max)(row, classes), total = NAMED(log_total)(row, classes, top);
-        SIMD()
-        for (Size j = 0; j < classes; j++) out[i * classes + j] = (row[j] - top) - total;
-    }
-}
-
-INLINE void NAMED(few_vector_softmax_into)(
-    const REAL *x, Size n, Size classes, const REAL *weight, const REAL *intercept, REAL *out
-) {
-    REAL u[FEW][LANES], top[LANES], sum[LANES];
-    for (Size i = 0; i < n; i += LANES) {
-        Size rows = n - i < LANES ? n - i : LANES;
-        REAL *to = out + i * classes;
-        NAMED(load_log_softmax)(x + i * classes, rows, classes, u);
-        FOR_LANES top[r] = -INFINITY;
-        FOR_CLASSES FOR_LANES {
-            u[j][r] = weight[j] * u[j][r] + intercept[j];
-            top[r] = u[j][r] > top[r] ? u[j][r] : top[r];
-        }
-        FOR_LANES sum[r] = 0;
-        FOR_CLASSES FOR_LANES {
-            u[j][r] = EXP(u[j][r] - top[r]);
-            sum[r] += u[j][r];
-        }
-        FOR_LANES sum[r] = 1 / sum[r];
-        FOR_CLASSES {
-            for (Size r = 0; r < rows; r++) to[r * classes + j] = u[j][r] * sum[r];
-        }
-    }
-}
-
-/* out = softmax(weight * log_softmax(x) + intercept), with a number of each for every class. */
-FOR_ALL_PROCESSORS static void NAMED(vector_softmax_into)(
-    const REAL *x, Size n, Size classes, const REAL *weight, const REAL *intercept, REAL *out
-) {
-    if (classes <= FEW && n >= LANES / 2) {
-        NAMED(few_vector_softmax_into)(x, n, classes, weight, intercept, out);
-        return;
-    }
-    for (Size i = 0; i < n; i++) {
-        const REAL *row = x + i * classes;
-        REAL *to = out + i * classes;
-        REAL top = NAMED(row_max)(row, classes), total = NAMED(log_total)(row, classes, top), s = 0;
-        SIMD()
-        for (Size j = 0; j < classes; j++) to[j] = weight[j] * ((row[j] - top) - total) + intercept[j];
-        top = NAMED(row_max)(to, classes);
-        SIMD(reduction(+ : s))
-        for (Size j = 0; j < classes; j++) {
-            to[j] = EXP(to[j] - top);
-            s += to[j];
-        }
-        REAL scale = 1 / s;
-        SIMD()
-        for (Size j = 0; j < classes; j++) to[j] *= scale;
-    }
-}
-
+#include "affine.h"
 #include "pieces.h"
 
 /* Sums of exponentials below this have lost digits: they are taken relative to the largest. */
@@ -484,7 +311,7 @@ INLINE void NAMED(few_label_rows)(const REAL *x, const Index *y, Size n, Size cl
 FOR_ALL_PROCESSORS static void NAMED(label_rows_of_logits)(
     const REAL *x, const Index *y, Size n, Size classes, double *e, double *out
 ) {
-    if (classes <= FEW && n >= LANES / 2) {
+    if (classes <= FEW) {
         NAMED(few_label_rows)(x, y, n, classes, out);
         return;
     }
@@ -516,6 +343,25 @@ FOR_ALL_PROCESSORS static void NAMED(squared_errors)(
         }
         return;
     }
+    if (classes <= FEW && sizeof(REAL) < sizeof(double)) { /* rows of doubles are faster one by one */
+        for (Size i = 0; i < n; i += LANES) {
+            Size rows = n - i < LANES ? n - i : LANES;
+            double squares[LANES] = {0};
+            BITS label[LANES];
+            FOR_LANES label[r] = (BITS)y[i + (r < rows ? r : 0)];
+            FOR_CLASSES {
+                REAL p[LANES];
+                FOR_LANES p[r] = x[(i + (r < rows ? r : 0)) * classes + j];
+                SIMD()
+                FOR_LANES {
+                    double off = (double)p[r] - (label[r] == (BITS)j ? 1.0 : 0.0);
+                    squares[r] += off * off;
+                }
+            }
+            for (Size r = 0; r < rows; r++) out[i + r] = squares[r];
+        }
+        return;
+    }
     for (Size i = 0; i < n; i++) {
         const REAL *row = x + i * classes;
         Size label = (Size)y[i];
@@ -542,7 +388,11 @@ FOR_ALL_PROCESSORS static void NAMED(squared_errors)(
 #undef FOR_CLASSES
 #undef UNDERFLOW
 #undef SEARCHED
-#undef CACHED
 #undef WIDTH
 #undef FOR_WIDTH
 #undef WHOLE
+#undef AGAIN
+#undef FOR_LANES_OF_ROW
+#undef FOR_ROWS
+#undef ROWS_TOGETHER
+#undef TOGETHER

@@ -6,7 +6,7 @@
    entries are still in the cache when they are added to the sums of the classes. */
 
 /* Rows in a group, and entries that are summed up in REAL before they are added to a double. */
-#define TOGETHER 8
+#define GROUP 8
 #define PART 512
 #define FOR_PARTS for (Size at = 0, size; at < classes && (size = classes - at < PART ? classes - at : PART); at += PART)
 #define S(j) (beta * ((from[j] - top) - total))
@@ -62,10 +62,10 @@ FOR_ALL_PROCESSORS static void NAMED(vector_sums)(
     const REAL *x, const Index *y, Size n, Size classes, const double *weight, REAL beta, const REAL *slope,
     const REAL *intercept, int curved, REAL *scratch, double *label, double *out
 ) {
-    NAMED(VectorRow) found[TOGETHER];
+    NAMED(VectorRow) found[GROUP];
     memset(out, 0, (size_t)((curved ? 3 : 2) * classes) * sizeof *out);
-    for (Size i = 0; i < n; i += TOGETHER) {
-        Size rows = n - i < TOGETHER ? n - i : TOGETHER;
+    for (Size i = 0; i < n; i += GROUP) {
+        Size rows = n - i < GROUP ? n - i : GROUP;
         for (Size r = 0; r < rows; r++) {
             const REAL *from = x + (i + r) * classes;
             found[r] = NAMED(vector_row)(from, classes, beta, slope, intercept, scratch + r * classes);
@@ -111,11 +111,11 @@ FOR_ALL_PROCESSORS static void NAMED(vector_product)(
     const REAL *x, Size n, Size classes, const double *weight, REAL beta, const REAL *slope, const REAL *intercept,
     const REAL *in_slope, const REAL *in_intercept, REAL *scratch, double *out
 ) {
-    NAMED(VectorRow) found[TOGETHER];
-    REAL mean[TOGETHER];
+    NAMED(VectorRow) found[GROUP];
+    REAL mean[GROUP];
     memset(out, 0, (size_t)(2 * classes) * sizeof *out);
-    for (Size i = 0; i < n; i += TOGETHER) {
-        Size rows = n - i < TOGETHER ? n - i : TOGETHER;
+    for (Size i = 0; i < n; i += GROUP) {
+        Size rows = n - i < GROUP ? n - i : GROUP;
         for (Size r = 0; r < rows; r++) {
             const REAL *row = x + (i + r) * classes;
             found[r] = NAMED(vector_row)(row, classes, beta, slope, intercept, scratch + r * classes);
@@ -149,7 +149,7 @@ FOR_ALL_PROCESSORS static void NAMED(vector_product)(
     }
 }
 
-#undef TOGETHER
+#undef GROUP
 #undef PART
 #undef FOR_PARTS
 #undef S
