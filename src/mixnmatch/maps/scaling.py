@@ -130,7 +130,7 @@ class StructuredVectorScaling(SoftmaxLinear):
     r"""Structured vector scaling, SVS (Berta et al. 2025): a ridge that grows with the number of classes.
 
     After temperature scaling, :math:`T(z) = \mathrm{softmax}((1 + v) \odot s + b)` for scaled log-probabilities s, with
-    ridge L/n on v and on b, for L classes and n rows.
+    the penalty :math:`\frac{L}{2 n} (\Vert v \Vert^2 + \Vert b \Vert^2)` on the mean loss, for L classes and n rows.
 
     Parameters
     ----------
@@ -176,8 +176,8 @@ class StructuredVectorScaling(SoftmaxLinear):
 class StructuredMatrixScaling(StructuredVectorScaling):
     r"""Structured matrix scaling, SMS (Berta et al. 2025): :math:`\mathrm{softmax}((I + \mathrm{diag}\,v + M) s + b)`.
 
-    The off-diagonal entries M have the ridge L (L - 1) / n, the others L / n as in
-    :class:`StructuredVectorScaling`.
+    The penalty is :math:`\frac{L (L - 1)}{2 n} \Vert M \Vert^2` for the off-diagonal entries M, and that of
+    :class:`StructuredVectorScaling` for v and b.
 
     Parameters
     ----------
