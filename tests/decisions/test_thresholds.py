@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import beta, binom
 
+import mixnmatch as mm
 from mixnmatch.decisions import net_benefit, threshold_for
 from mixnmatch.decisions._guarantee import Ranked, candidate_ranks, certify, lower_limit, two_sided, upper_limit
 
@@ -236,3 +237,17 @@ def test_the_positive_class_can_be_named():
         assert found.threshold == wanted.threshold
         assert found.positive == "fraud"
     assert net_benefit(p, y, positive="fraud").positive == "fraud"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("target", [{"precision": 0.6}, {"recall": 0.9}])
+def test_thresholds_of_logits_select_the_samples_that_they_count(dtype, target):
+    """Predictions have the type of the logits, and so do the probabilities that a threshold is compared with."""
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        logits = rng.normal(size=300).astype(dtype)
+        y = (rng.random(300) < 1 / (1 + np.exp(-logits))).astype(int)
+        found = threshold_for(logits, y, logits=True, confidence=None, **target)
+        p = mm.calibrator("identity", logits=True).fit(logits, y).predict_proba(logits)[:, 1]
+        assert p.dtype == dtype
+        assert (p >= found.threshold).mean() == pytest.approx(found.selected)

@@ -156,3 +156,17 @@ def test_steps_of_certain_probabilities_in_double(name):
     fitted = mm.calibrator(name).fit(p, y)
     found = fitted.to_torch()(torch.from_numpy(p)).numpy()
     np.testing.assert_allclose(found, fitted.predict_proba(p), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("precision", ["double", "single"])
+@pytest.mark.parametrize("name", ["isotonic", "histogram", "bbq", "venn-abers", "irova"])
+def test_steps_of_unscaled_margins(name, precision):
+    """Logits far above 25 are as different in an exported map as in Python, at the calibration samples."""
+    rng = np.random.default_rng(0)
+    y = (rng.random(600) < 0.5).astype(int)
+    z = (15 * rng.normal(size=600) + 20 * (y - 0.5) + 25).astype(np.float32)
+    fitted = mm.calibrator(name, logits=True).fit(z, y)
+    logits = np.stack([np.zeros_like(z), z], axis=1)
+    for runtime in INSTALLED:
+        apart = np.abs(ran(runtime, fitted, logits, precision) - fitted.predict_proba(logits)) > 1e-5
+        assert apart.mean() <= (0 if precision == "double" else 0.01)

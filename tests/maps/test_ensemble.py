@@ -134,3 +134,33 @@ def test_block_sizes_do_not_lead_the_search_elsewhere(family):
     for other in found[1:]:
         np.testing.assert_array_equal(other.theta_, found[0].theta_)
         np.testing.assert_array_equal(other.member_weights_, found[0].member_weights_)
+
+
+def rare_positives(n=2000, rate=0.05, seed=2):
+    """Scores of two classes and labels for which the loss of a mixture has several valleys."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random(n) < rate).astype(int)
+    x = rng.normal(size=n) + 1.5 * y
+    log_odds = 1.5 * x - 1.125 + np.log(rate / (1 - rate))
+    return 1 / (1 + np.exp(-(1.6 * log_odds + 0.5 + 0.3 * np.sin(2 * log_odds)))), y
+
+
+@pytest.mark.parametrize("family", ["platt", "beta"])
+@pytest.mark.parametrize(("n", "seed"), [(2000, 2), (2000, 8), (6000, 1)])
+def test_fits_depend_neither_on_the_order_of_samples_nor_on_repetitions(family, n, seed):
+    scores, y = rare_positives(n, seed=seed)
+    loss = Ensemble(family).fit(scores, y).loss_
+    turned = np.random.default_rng(0).permutation(n)
+    others = [
+        Ensemble(family).fit(scores[turned], y[turned]),
+        Ensemble(family).fit(scores, y, np.full(n, 2.0)),
+        Ensemble(family).fit(np.tile(scores, 2), np.tile(y, 2)),
+        Ensemble(family).fit(1 - scores, 1 - y),
+    ]
+    np.testing.assert_allclose([one.loss_ for one in others], loss, rtol=1e-9)
+
+
+def test_starts_reach_the_deepest_known_valley():
+    scores, y = rare_positives(seed=8)
+    for family in ("platt", "beta"):
+        assert Ensemble(family).fit(scores, y).loss_ < 0.12557

@@ -401,3 +401,16 @@ def test_tables_too_large_to_keep_have_the_same_optimum(name, backend, dtype, cl
         again = calibrator(name, logits=True).fit(logits, y, weight)
     assert kept.loss_ == pytest.approx(again.loss_, rel=0.01 * tolerance)
     np.testing.assert_allclose(again.predict_proba(logits), kept.predict_proba(logits), atol=tolerance)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_strength_does_not_depend_on_the_order_of_classes(n_classes):
+    for seed in range(8):
+        logits, y = make_problem(400, n_classes, seed=seed)
+        turned = np.roll(np.arange(n_classes), 1)
+        first = DirichletScaling(logits=True).fit(logits, y)
+        other = DirichletScaling(logits=True).fit(logits[:, turned], np.argsort(turned)[y])
+        assert first.strength_ == other.strength_
+        np.testing.assert_allclose(
+            other.predict_proba(logits[:, turned]), first.predict_proba(logits)[:, turned], rtol=0, atol=1e-5
+        )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Logarithm that stands for a probability of 0 where samples are only hashed.
 LEAST_LOG = -700.0
-# Multiples of it are spread evenly in [0, 1) by their fractional parts.
+# Weight of the sum of logarithms beside another sum in a key: no simple fraction.
 GOLDEN = 0.6180339887498949
 # Every fold is a fit, and a fitted map that is kept.
 MOST_FOLDS = 1000
@@ -37,13 +37,13 @@ class Fold:
 
 
 def score_keys(block: Block) -> NDArray[np.uint64]:
-    """Return an integer key for each sample, equal for logits and their probabilities.
+    """Return an integer key for each sample, equal for logits and probabilities, and for any order of the classes.
 
-    It is a weighted sum of the log-probabilities in steps of 2^-16, which rounding changes in one row of many millions.
+    It is a sum over the log-probabilities in steps of 2^-16, which rounding changes in one row of many millions.
     """
     logs = np.maximum(block.log_probabilities(), LEAST_LOG)
-    weights = 0.5 + np.arange(1, logs.shape[1] + 1) * GOLDEN % 1
-    return np.asarray(np.rint(logs @ weights * 2.0**16).astype(np.int64).astype(np.uint64))
+    key = GOLDEN * logs.sum(axis=1) + (logs / (1.0 - logs)).sum(axis=1)
+    return np.asarray(np.rint(key * 2.0**16).astype(np.int64).astype(np.uint64))
 
 
 def check_folds(cv: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,20 +42,31 @@ def positive_class(source: Rows, what: str) -> Outcomes:
     from mixnmatch.evaluation.notion import binary
 
     warn_of_reversed_scores(source)
-    return binary(in_memory(source, what).scores, source.labels, source.weight).counted()
+    found = binary(in_memory(source, what).scores, source.labels, source.weight)
+    return _as_predicted(found, source).counted()
 
 
 def top_class(source: Rows, what: str) -> Outcomes:
     """Confidence of each sample, whether the predicted class is the label, and the weight of the sample."""
     from mixnmatch.evaluation.notion import top_label
 
-    return top_label(in_memory(source, what).scores, source.labels, source.weight).counted()
+    found = top_label(in_memory(source, what).scores, source.labels, source.weight)
+    return _as_predicted(found, source).counted()
 
 
 def score_type(source: Rows) -> np.dtype[np.floating]:
     """Type of the probabilities as the user holds them: thresholds are compared in it."""
     values = source.scores.values
-    return values.dtype if values.dtype.kind == "f" and not source.scores.logits else np.dtype(np.float64)
+    if values.dtype.kind != "f":
+        return np.dtype(np.float64)
+    return source.scores.dtype if source.scores.logits else values.dtype
+
+
+def _as_predicted(found: Outcomes, source: Rows) -> Outcomes:
+    """The same with probabilities of logits rounded to their type, as those that are compared with a threshold are."""
+    if not source.scores.logits:
+        return found
+    return replace(found, z=found.z.astype(score_type(source)).astype(np.float64))
 
 
 def in_memory(source: Rows, what: str) -> Rows:

@@ -325,18 +325,20 @@ def _binary_alone(fitted: BinaryMap, rows: GraphRows) -> GraphRows:
 
 @lowering(Isotonic, HistogramBinning, BayesianBinning)
 def _piecewise(fitted: PiecewiseMap, rows: GraphRows, scheme: str) -> Tensor:
-    scores = _taken(rows.probabilities, scheme).at_most(1.0)  # rounding can put a score a hair above 1
+    scores = _sorted_by(fitted, rows, scheme)
     return PiecewiseTables.of(fitted).at(scores, exact=rows.exact)
 
 
 @lowering(VennAbers)
 def _venn_abers(fitted: VennAbers, rows: GraphRows, scheme: str) -> Tensor:
-    scores = _taken(rows.probabilities, scheme).at_most(1.0)
+    scores = _sorted_by(fitted, rows, scheme)
     # The upper end of the interval changes just after a score of the calibration set, which must stay on the left.
     upper = np.insert(fitted.upper_, fitted.offsets_[:-1], fitted.left_upper_)
     before = fitted.offsets_[:-1] + np.arange(len(fitted.left_))
     rises = np.delete(np.diff(upper, prepend=upper[0]) != 0, before)
-    tables = PiecewiseTables.of(fitted) if rows.exact else PiecewiseTables.of(fitted).after(rises)
+    tables = PiecewiseTables.of(fitted)
+    if not rows.exact:
+        tables = tables.after(rises, rows.graph.precision)
     return tables.at(scores, exact=rows.exact)
 
 
@@ -359,6 +361,15 @@ def _odds_curve(fitted: OddsCurveMap, rows: GraphRows, scheme: str) -> Tensor:
     log_p, log_not = _taken_log_odds_parts(fitted, rows, scheme)
     x = log_p - log_not
     return _log_sigmoid(CurveTables.of(fitted).at(x)).exp()
+
+
+def _sorted_by(fitted: PiecewiseMap, rows: GraphRows, scheme: str) -> Tensor:
+    """Scores in [0, 1] that the knots of a map are compared with, see :func:`mixnmatch.maps.columns.sorted_by`."""
+    if fitted.scale_ == "probability":
+        return _taken(rows.probabilities, scheme).at_most(1.0)  # rounding can put a score a hair above 1
+    lead = rows.values.column(1) - rows.values.column(0)
+    s = rows.graph.constant("one_half", 0.5) / (lead.abs() + 1.0).sqrt()
+    return (lead <= 0.0).choose(s, 1.0 - s)
 
 
 def _coefficients(fitted: Any) -> list[Any]:

@@ -37,13 +37,19 @@ class PiecewiseTables:
         """The functions of a map."""
         return cls(fitted.knots_, fitted.values_, fitted.slopes_, fitted.left_, fitted.offsets_.astype(np.int64))
 
-    def after(self, which: NDArray[np.bool_]) -> PiecewiseTables:
+    def after(self, which: NDArray[np.bool_], precision: str) -> PiecewiseTables:
         """Return the functions with knots moved just beyond the scores that they come from.
 
-        A search sees knots lower than they are by the rounding of a runtime, so these go up by twice that.
+        A search sees knots lower than they are by the rounding of a runtime, so these go up by twice that, but not
+        more than half-way to the next one. In double precision edges of cells are beyond all rounding as they are.
         """
-        up = np.maximum(self.knots * (1 + 2 * _relative_rounding(self.knots, "double")), np.finfo(np.float32).tiny)
-        return replace(self, knots=np.where(which & ~are_edges(self.knots), up, self.knots))
+        up = np.maximum(self.knots * (1 + 2 * _relative_rounding(self.knots, precision)), np.finfo(np.float32).tiny)
+        following = np.append(self.knots[1:], np.inf)
+        following[self.offsets[1:] - 1] = np.inf
+        up = np.minimum(up, (self.knots + following) / 2)
+        if precision == "double":
+            which = which & ~are_edges(self.knots)
+        return replace(self, knots=np.where(which, up, self.knots))
 
     def at(self, x: Tensor, *, exact: bool) -> Tensor:
         """Values of the functions at the entries of a tensor, n x 1 or n x K for K functions.

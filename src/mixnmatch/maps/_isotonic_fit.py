@@ -14,7 +14,7 @@ from mixnmatch._engine.kernels import _numpy_gaps
 from mixnmatch._engine.kernels.gaps import Knots
 from mixnmatch._engine.kernels.lookup import Piecewise
 from mixnmatch._engine.passes import row_ranges
-from mixnmatch.maps.columns import COPIED_COLUMNS, Columns, take, weighted_count
+from mixnmatch.maps.columns import COPIED_COLUMNS, Columns, scale_of, sorted_by, weighted_count
 from mixnmatch.maps.ties import lower_edges
 
 Vector = NDArray[np.float64]
@@ -99,11 +99,18 @@ def _distinct(scores: NDArray[Any], weight: Vector | None) -> Positives:
 
 
 def _block_positives(block: Block, scheme: str) -> tuple[NDArray[Any], NDArray[np.intp] | None, Vector | None]:
-    scores, weight = block.label_probabilities(), block.weight
+    weight = block.weight
     if scheme == "positive":
         rows = block.y == 1
-        scores, weight = scores[rows], None if weight is None else weight[rows]
+        scores = _scores(block, scheme)[rows, 0]
+        weight = None if weight is None else weight[rows]
+    else:
+        scores = block.label_probabilities()
     return scores, block.y if scheme == "each" else None, weight
+
+
+def _scores(block: Block, scheme: str) -> NDArray[Any]:
+    return sorted_by(block, scheme, scale_of(block, scheme))
 
 
 def _gaps(columns: Columns, positives: list[Positives], shape: str) -> list[Gaps]:
@@ -142,8 +149,7 @@ def _block_gaps(block: Block, scheme: str, knots: list[Knots], shape: str, searc
     found = [Gaps.empty(len(k.values) + 1, shape) for k in knots]
     kernels = block.kernels if search else _numpy_gaps
     for part in _pieces(block) if search else [block]:
-        p = part.probabilities()
-        columns = [p] if scheme == "pooled" else _columns(take(p, scheme))
+        columns = [part.probabilities()] if scheme == "pooled" else _columns(_scores(part, scheme))
         for scores, k, gaps in zip(columns, knots, found, strict=True):
             kernels.add_gaps(scores, part.weight, k, gaps.weight, gaps.score_sum, gaps.largest)
     return found

@@ -12,7 +12,7 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.kernels.lookup import Piecewise
 from mixnmatch._engine.scores import MOST_BINS, is_number
 from mixnmatch.maps.binary_scores import BinaryScores, goals, map_tables
-from mixnmatch.maps.columns import Columns, take, weighted_count
+from mixnmatch.maps.columns import Columns, probability_at, scale_of, sorted_by, squashed, weighted_count
 from mixnmatch.maps.piecewise import PiecewiseMap
 from mixnmatch.maps.ties import lower_edges
 
@@ -81,23 +81,24 @@ class HistogramBinning(PiecewiseMap):
     def _functions(self, columns: Columns) -> Iterable[Piecewise]:
         bins = int(np.ceil(np.cbrt(columns.entry_weight()))) if self.bins == "auto" else int(self.bins)
         if self.strategy == "width":
-            edges = np.arange(bins + 1) / bins
+            edges = _of_equal_width(bins, columns.scale)
             if columns.computed:
                 edges[1:-1] = lower_edges(edges[1:-1])
             size = max(columns.source.n_rows * columns.source.scores.row_bytes // COUNTED_BLOCKS, COUNTED_BYTES)
             counts = columns.total(_count_statistic, edges, block_bytes=size)
-            return [_steps(edges, weight, positive) for weight, positive in counts]
+            return [_steps(edges, columns.scale, weight, positive) for weight, positive in counts]
 
         def cut(table: BinaryScores) -> Piecewise:
             cuts = table.equal_mass(bins)
-            return _steps(table.edges(cuts, computed=columns.computed), *table.weights_between(cuts))
+            edges = table.edges(cuts, computed=columns.computed)
+            return _steps(edges, columns.scale, *table.weights_between(cuts))
 
         return map_tables(columns, [bins], cut)
 
 
 def _count_statistic(block: Block, scheme: str, edges: Vector) -> Vector:
     """Weight of all and of the positive entries in each bin, K x 2 x bins."""
-    scores, bins, weight = take(block.probabilities(), scheme), len(edges) - 1, block.weight
+    scores, bins, weight = sorted_by(block, scheme, scale_of(block, scheme)), len(edges) - 1, block.weight
     problems = scores.shape[1]
     a_row = 1 if scheme == "positive" else block.values.shape[1]
     cell = np.searchsorted(edges[1:-1], scores, side="right")  # numbers from 0 to the number of bins less one
@@ -111,8 +112,17 @@ def _count_statistic(block: Block, scheme: str, edges: Vector) -> Vector:
     return np.stack([total.reshape(problems, bins), positive.reshape(problems, bins)], axis=1)
 
 
-def _steps(edges: Vector, weight: Vector, positive: Vector) -> Piecewise:
-    middle = (edges[:-1] + edges[1:]) / 2
+def _of_equal_width(bins: int, scale: str) -> Vector:
+    """Edges of bins of probabilities, as scores on a scale."""
+    edges = np.arange(bins + 1) / bins
+    if scale == "log-odds":
+        edges[1:-1] = squashed(np.log(edges[1:-1]) - np.log(edges[-2:0:-1]))
+    return edges
+
+
+def _steps(edges: Vector, scale: str, weight: Vector, positive: Vector) -> Piecewise:
+    p = probability_at(edges, scale)
+    middle = (p[:-1] + p[1:]) / 2
     value = np.divide(positive, weight, out=middle.copy(), where=weight > 0)
     return Piecewise(edges[:-1].copy(), value, np.zeros(len(value)), float(value[0]))
 
@@ -171,19 +181,20 @@ class BayesianBinning(PiecewiseMap):
         def average(table: BinaryScores) -> Piecewise:
             # More bins than distinct scores only repeat the finest binning.
             counts = np.arange(min(fewest, table.n_distinct), min(most, table.n_distinct) + 1)
-            return _average(table, counts, self.prior_weight, columns.computed)
+            return _average(table, counts, self.prior_weight, columns)
 
         return map_tables(columns, range(fewest, most + 1), average)
 
 
-def _average(table: BinaryScores, counts: NDArray[np.intp], prior_weight: float, computed: bool) -> Piecewise:
+def _average(table: BinaryScores, counts: NDArray[np.intp], prior_weight: float, columns: Columns) -> Piecewise:
     """Average of the binnings, weighted by their marginal likelihoods, as one step function on all their edges."""
     cuts, sizes = _binnings(table, counts)
     seen = np.zeros(table.size + 1, dtype=bool)
     seen[cuts] = True
     at, place = np.flatnonzero(seen), (np.cumsum(seen, dtype=np.int32) - 1)[cuts]
-    edges = table.edges(at, computed=computed)
-    log_score, value = _posteriors(edges, table.below(at), place, sizes, prior_weight)
+    edges = table.edges(at, computed=columns.computed)
+    p = probability_at(edges, columns.scale)
+    log_score, value = _posteriors(p, table.below(at), place, sizes, prior_weight)
     posterior = np.exp(log_score - log_score.max())
     posterior /= posterior.sum()
     likely = posterior > 1e-12
@@ -236,23 +247,24 @@ def _parts(sizes: NDArray[np.intp]) -> list[slice]:
 
 
 def _posteriors(
-    edges: Vector, below: tuple[Vector, Vector], place: NDArray[np.int32], sizes: NDArray[np.intp], prior_weight: float
+    p: Vector, below: tuple[Vector, Vector], place: NDArray[np.int32], sizes: NDArray[np.intp], prior_weight: float
 ) -> tuple[Vector, Vector]:
     """The same as :func:`_posterior`, a part of the binnings at a time."""
     log_score, value, ends = np.empty(len(sizes)), np.empty(int(sizes.sum())), np.append(0, np.cumsum(sizes))
     for part in _parts(sizes):
         first, last = ends[part.start], ends[part.stop]
         own = place[first + part.start : last + part.stop]  # a binning has one more edge than bins
-        log_score[part], value[first:last] = _posterior(edges, below, own, sizes[part], prior_weight)
+        log_score[part], value[first:last] = _posterior(p, below, own, sizes[part], prior_weight)
     return log_score, value
 
 
 def _posterior(
-    edges: Vector, below: tuple[Vector, Vector], place: NDArray[np.int32], sizes: NDArray[np.intp], prior_weight: float
+    p: Vector, below: tuple[Vector, Vector], place: NDArray[np.int32], sizes: NDArray[np.intp], prior_weight: float
 ) -> tuple[Vector, Vector]:
     """Log marginal likelihood of each binning, and the posterior means of the bins of all of them.
 
-    ``place`` says which of the edges, with the weights below them, are those of the binnings, one after another.
+    ``p`` are the probabilities at the edges. ``place`` says which of these, with the weights below them, are those of
+    the binnings, one after another.
     """
     from scipy.special import gammaln
 
@@ -260,7 +272,7 @@ def _posterior(
     left, right = place[:-1][opens], place[1:][opens]
     weight, positive = (part[right] - part[left] for part in below)
     share = np.repeat(prior_weight / sizes, sizes)
-    middle = np.clip((edges[left] + edges[right]) / 2, 1e-6, 1 - 1e-6)
+    middle = np.clip((p[left] + p[right]) / 2, 1e-6, 1 - 1e-6)
     alpha, beta = share * middle, share * (1 - middle)
     # B(alpha + positive, beta + negative) / B(alpha, beta) in logarithms; most bins have no positives.
     score = gammaln(beta + (weight - positive)) - gammaln(beta) - gammaln(share + weight)

@@ -16,6 +16,8 @@ from mixnmatch.maps.ties import lower_edges
 T = TypeVar("T")
 # Columns that are copied from a table at a time: those of a cache line.
 COPIED_COLUMNS = 16
+# Scales of the scores that step maps sort: probabilities, or the log-odds of two classes, see :func:`squashed`.
+SCALES = "probability", "log-odds"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +51,42 @@ def labels(block: Block, scheme: str) -> tuple[NDArray[np.bool_], NDArray[np.flo
     return take(positive, scheme), weight
 
 
+def scale_of(block: Block, scheme: str) -> str:
+    """Scale on which a step map is fitted: logits of two classes still differ where probabilities are equal to 1."""
+    return "log-odds" if scheme == "positive" and block.form == "logits" else "probability"
+
+
+def sorted_by(block: Block, scheme: str, scale: str) -> NDArray[Any]:
+    """Scores of the entries in [0, 1] on a scale: what step maps compare with their knots."""
+    if scale == "log-odds":
+        return squashed(log_odds(block, scheme, 0.0))
+    return take(block.probabilities(), scheme)
+
+
+def squashed(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    r"""Log-odds x as numbers :math:`s = \frac{1}{2\sqrt{1 - x}}` for x < 0, and :math:`1 - s(-x)` otherwise.
+
+    Those of the largest logits still differ, and any order of the classes gives the same order of samples.
+    """
+    s = np.abs(log_odds)
+    s += 1.0
+    np.divide(0.5, np.sqrt(s, out=s), out=s)
+    return np.asarray(np.where(log_odds < 0, s, 1.0 - s))
+
+
+def probability_at(s: NDArray[np.float64], scale: str) -> NDArray[np.float64]:
+    """The probability that a score on a scale stands for."""
+    if scale == "probability":
+        return s
+    with np.errstate(divide="ignore"):
+        away = np.square(0.5 / np.minimum(s, 1.0 - s)) - 1.0  # the size of the log-odds
+    p = np.exp(-away) / (1.0 + np.exp(-away))
+    return np.asarray(np.where(s < 0.5, p, 1.0 - p))
+
+
 def entries(block: Block, scheme: str) -> Entries:
     """Scores, labels and weights of the binary problems in a block."""
-    return Entries(take(block.probabilities(), scheme), *labels(block, scheme))
+    return Entries(sorted_by(block, scheme, scale_of(block, scheme)), *labels(block, scheme))
 
 
 def tied_entries(block: Block, scheme: str) -> Entries:
@@ -91,6 +126,12 @@ class Columns:
     def computed(self) -> bool:
         """Whether probabilities are computed, so that they can differ by rounding; see :mod:`mixnmatch.maps.ties`."""
         return self.source.scores.logits or self.source.scores.off_simplex or bool(self.source.chain)
+
+    @property
+    def scale(self) -> str:
+        """Scale of the scores in :func:`entries`."""
+        on_logits = self.source.scores.logits and not self.source.chain
+        return "log-odds" if self.scheme == "positive" and on_logits else "probability"
 
     @property
     def n_problems(self) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,16 +18,21 @@ from mixnmatch._engine.prepared import FIXED_BYTES, Prepared
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import SMALLEST_PROBABILITY
 from mixnmatch._engine.shared import Shared
+from mixnmatch.maps._distinct_rows import distinct_rows
 from mixnmatch.maps._solve import LEAST_MEAN, certify
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.columns import log_odds_parts
 from mixnmatch.maps.families import FAMILIES, Family, LogisticFamily
 from mixnmatch.maps.fitted import check_range, check_shape, check_simplex, require
-from mixnmatch.maps.temperature import PREVIEW_ROWS, check_loss, keep_informative, log_softmax
+from mixnmatch.maps.temperature import check_loss, keep_informative, log_softmax
 
 Array = NDArray[np.float64]
-# Rows on which the first start is sought: it only has to be in the right valley.
-START = 256
+# Distinct rows on which starts are compared.
+SAMPLE_ROWS = 2048
+# Starts beside the best single member: factors of its slopes, quantiles of the log-odds at which a member is 1/2, and
+# its weights. So many of the best places of each factor are followed.
+STEEPER, SHARES, FOLLOWED = (0.5, 2.0, 8.0, 64.0), (0.05, 0.4, 0.85), 2
+QUANTILES = np.concatenate([[0.003, 0.01], np.linspace(0.02, 0.98, 25), [0.99, 0.997]])
 # On a sample of the rows, starts are only followed until it is clear which of them is best.
 LOOSE = 1e-8
 # A fit is at a stationary point when no parameter changes the loss faster than this part of it. The loss is smooth:
@@ -74,9 +80,9 @@ class Ensemble(CalibrationMap):
 
     Notes
     -----
-    The problem is not convex: sequential quadratic programming runs from several starts on a sample of the rows, and
-    from the best of them on all rows. If no ensemble is better, the best single member is used, so the loss on the
-    calibration set is never above that of the single map.
+    The problem is not convex: sequential quadratic programming runs from several starts on a sample of 2048 distinct
+    rows, chosen by a hash of their scores, and from the best of them on all rows. If no ensemble is better, the best
+    single member is used, so the loss on the calibration set is never above that of the single map.
 
     Examples
     --------
@@ -143,13 +149,20 @@ class Ensemble(CalibrationMap):
         family, floor = self._family(), max(source.probability_floor(), SMALLEST_PROBABILITY)
         members = _Members(family, self.free, bool(self.fixed), self.loss, floor)
 
-        preview = source.preview(PREVIEW_ROWS)
+        sample, complete = distinct_rows(source, SAMPLE_ROWS, floor)
         statistic = _statistic(source, family)
-        mean, on_preview = _mean_on(source, members, statistic), _mean_on(preview, members, statistic)
-        theta = family.single(source.preview(START), floor, self.loss)
+        on_sample = _mean_on(sample, members, statistic)
+        mean = on_sample if complete else _mean_on(source, members, statistic)
+        # Rounding must not decide which valley a start leads to: a few digits are enough.
+        theta = np.array([float(f"{value:.3g}") for value in family.single(sample, floor, self.loss)])
         first = members.pack(np.tile(theta, (self.free, 1)), members.first_only())
-        alone = _polish(mean, members, _polish(on_preview, members, first))
-        best = alone if members.size == 1 else _mix(mean, on_preview, members, alone, first)
+        on_sample_alone = _polish(on_sample, members, first)
+        alone = _polish(mean, members, on_sample_alone)
+        if members.size == 1:
+            best = alone
+        else:
+            grid = members.grid(on_sample_alone, _middles(sample, floor))
+            best = _mix(mean, on_sample, members, alone, on_sample_alone, grid)
         for _ in range(RESTARTS):  # sequential quadratic programming may end early where the curvature has misled it
             if members.slope(best, *mean(best)) <= STATIONARY:
                 break
@@ -217,6 +230,23 @@ class _Members:
         gap = float(in_w @ w - in_w.min()) if len(w) > 1 else 0.0
         return max(float(change.max()), gap) / max(value, LEAST_MEAN)
 
+    def grid(self, alone: Array, middles: Array) -> Iterator[list[list[Array]]]:
+        """Starts with the first member elsewhere: for each factor and each place those that differ in the weights."""
+        theta, _ = self.unpack(alone)
+        slopes = np.isfinite(np.array(self.family.lower))
+        rest = np.ones(self.size - 1)
+        if self.fixed:
+            rest[-1] = 0.02  # the uniform prediction has a small part in most ensembles
+        weights = [np.append(share, (1 - share) * rest / rest.sum()) for share in SHARES]
+        for steeper in STEEPER:
+            places = []
+            for middle in middles[:1] if slopes.all() else middles:
+                moved = theta.copy()
+                moved[0, slopes] *= steeper
+                moved[0, ~slopes] = -middle * moved[0, slopes].mean()
+                places.append([self.pack(moved, w) for w in weights])
+            yield places
+
     def spread(self, alone: Array) -> list[Array]:
         """Starts around the single member: mixed with the others, and pushed apart from each other."""
         theta, _ = self.unpack(alone)
@@ -229,6 +259,12 @@ class _Members:
             w[0] = 0.8
             starts.append(self.pack(moved, w / w.sum()))
         return starts
+
+
+def _middles(sample: Rows, floor: float) -> Array:
+    """Quantiles of the log-odds of all entries."""
+    log_p, log_not = log_odds_parts(sample.block(0, sample.n_rows), "each", floor)
+    return np.unique(np.quantile(log_p - log_not, QUANTILES))
 
 
 def _statistic(source: Rows, family: Family) -> Callable[..., Array]:
@@ -332,15 +368,24 @@ def _polish(mean: Mean, members: _Members, packed: Array) -> Array:
     return members.pack(np.tile(optimum.x, (members.free, 1)), w)
 
 
-def _mix(mean: Mean, on_preview: Mean, members: _Members, alone: Array, first: Array) -> Array:
+def _mix(
+    mean: Mean, on_sample: Mean, members: _Members, alone: Array, centre: Array, grid: Iterable[list[list[Array]]]
+) -> Array:
     """The best of several starts on a sample, polished on all rows; or that start, or ``alone``, if it is better.
 
-    The best single member may lie at the end of a long valley, such as an intercept far from zero, from where the way
-    to the best mixture is hard to find: starts are also taken around the ``first`` guess of it.
+    The loss has many valleys, so starts are taken around the best single member on the sample, ``centre``, and where
+    the loss is least on a grid. They depend on the sample alone, whose rows have a fixed order: starts that differ by
+    rounding may end in different valleys.
     """
-    starts = [start for centre in (alone, first) for start in (centre, *members.spread(centre))]
-    tried = [_polish_all(on_preview, members, start, LOOSE) for start in starts]
-    start = min(tried, key=lambda packed: on_preview(packed)[0])
+
+    def loss(packed: Array) -> float:
+        return on_sample(packed)[0]
+
+    starts = [centre, *members.spread(centre)]
+    for places in grid:
+        best = [min(((loss(start), start) for start in place), key=itemgetter(0)) for place in places]
+        starts += [start for _, start in sorted(best, key=itemgetter(0))[:FOLLOWED]]
+    start = min((_polish_all(on_sample, members, start, LOOSE) for start in starts), key=loss)
     return min([alone, start, _polish_all(mean, members, start)], key=lambda packed: mean(packed)[0])
 
 

@@ -43,6 +43,12 @@ class Isotonic(PiecewiseMap):
     by a previous map or by renormalising, count as ties if they differ by less than about 2e-11 of their size: rounding
     differs between runtimes. A step is then that much below the score that makes it.
 
+    Logits of two classes are not turned into probabilities, which are equal to 1 from log-odds of about 37 on. There g
+    is a function of the log-odds x, stored as one of :math:`s = \frac{1}{2\sqrt{1 - x}}` for x < 0 and 1 - s(-x)
+    otherwise. Steps are the same as those of probabilities; the other two shapes are linear in s between scores of the
+    calibration set. With more classes, after another map and where classes are pooled, g is a function of the
+    probability.
+
     References
     ----------
     Zadrozny, Elkan (2002). Transforming classifier scores into accurate multiclass probability estimates. KDD.

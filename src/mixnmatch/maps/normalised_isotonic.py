@@ -143,6 +143,7 @@ class NormalisedIsotonic(Pooled):
             "slopes_": function.slopes,
             "left_": np.array([function.left]),
             "offsets_": np.array([0, len(function.knots)]),
+            "scale_": "probability",
         }
         return {
             "map_": Isotonic(strict=True)._as_part(learned, source),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.kernels.lookup import Piecewise
 from mixnmatch.maps.base import BinaryMap
-from mixnmatch.maps.columns import Columns, take
+from mixnmatch.maps.columns import SCALES, Columns, sorted_by
 from mixnmatch.maps.fitted import ROUNDING, SLACK, check_range, require
 from mixnmatch.maps.smoothing import check_smoothing, mix_with_uniform
 
@@ -20,20 +20,23 @@ class PiecewiseMap(BinaryMap):
     """A binary map made of one :class:`Piecewise` function for each problem.
 
     Subclasses implement ``_functions(columns)``. Functions of all problems are stored end to end: those of problem k
-    are at ``offsets_[k]`` to ``offsets_[k + 1]``. ``smoothing`` acts where the map is used alone; combinators have
-    their own.
+    are at ``offsets_[k]`` to ``offsets_[k + 1]``. They are functions of the probability or, for two classes and logits,
+    of the log-odds brought to [0, 1] (``scale_``, :func:`mixnmatch.maps.columns.squashed`). ``smoothing`` acts where
+    the map is used alone; combinators have their own.
     """
 
     _fitted_by_blas = False
 
     _smoothed_outside: ClassVar[bool] = True
-    _fitted: ClassVar[tuple[str, ...]] = ("knots_", "values_", "slopes_", "left_", "offsets_")
+    _fitted: ClassVar[tuple[str, ...]] = ("knots_", "values_", "slopes_", "left_", "offsets_", "scale_")
+    _fitted_later: ClassVar[dict[str, Any]] = {"scale_": "probability"}
 
     knots_: NDArray[np.float64]
     values_: NDArray[np.float64]
     slopes_: NDArray[np.float64]
     left_: NDArray[np.float64]
     offsets_: NDArray[np.int64]
+    scale_: str
 
     smoothing: float
 
@@ -49,7 +52,8 @@ class PiecewiseMap(BinaryMap):
         return len(self.left_)
 
     def _check_fitted(self) -> None:
-        for name in self._fitted:
+        require(self.scale_ in SCALES, self, "scale_", f"is none of {SCALES}")
+        for name in set(self._fitted) - {"scale_"}:
             require(getattr(self, name).ndim == 1, self, name, "is not a vector")
         require(
             self.offsets_.dtype.kind == "i" and len(self.offsets_) > 1, self, "offsets_", "is not made of positions"
@@ -82,7 +86,7 @@ class PiecewiseMap(BinaryMap):
         raise NotImplementedError(type(self).__name__)
 
     def _fit_columns(self, columns: Columns) -> dict[str, Any]:
-        return join_functions(self._functions(columns))
+        return join_functions(self._functions(columns)) | {"scale_": columns.scale}
 
     def functions(self) -> list[Piecewise]:
         """The learned functions, one for each problem."""
@@ -93,7 +97,7 @@ class PiecewiseMap(BinaryMap):
         return [Piecewise(self.knots_[a:b], self.values_[a:b], self.slopes_[a:b], float(left)) for a, b, left in spans]
 
     def _transform_columns(self, block: Block, scheme: str) -> NDArray[np.float64]:
-        scores = take(block.probabilities(), scheme)
+        scores = sorted_by(block, scheme, self.scale_)
         out = np.empty(scores.shape)
         functions = self.functions()
         if len(functions) == 1:

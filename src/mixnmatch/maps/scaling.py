@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,7 +18,9 @@ if TYPE_CHECKING:  # fits alone need it
 
 # Strengths of ODIR that are tried, from strong to weak, up to so many classes.
 PATH, FINE_TO = 10.0 ** np.arange(4.0, -4.5, -0.5), 200
-# Splits of the samples that are tried.
+# The strength is cross-validated in so many folds up to so many classes and scores. Larger tables have one split.
+FOLDS, FEW_CLASSES, FEW_SCORES = 5, 20, 1 << 20
+# Ways to make the folds that are tried.
 SPLITS = 21
 # Where there are no rows to choose it on.
 FIXED_STRENGTH = 1.0
@@ -127,7 +130,7 @@ class StructuredVectorScaling(SoftmaxLinear):
     r"""Structured vector scaling, SVS (Berta et al. 2025): a ridge that grows with the number of classes.
 
     After temperature scaling, :math:`T(z) = \mathrm{softmax}((1 + v) \odot s + b)` for scaled log-probabilities s, with
-    ridge L/n on v and on b, for L classes and n rows.
+    the penalty :math:`\frac{L}{2 n} (\Vert v \Vert^2 + \Vert b \Vert^2)` on the mean loss, for L classes and n rows.
 
     Parameters
     ----------
@@ -173,8 +176,8 @@ class StructuredVectorScaling(SoftmaxLinear):
 class StructuredMatrixScaling(StructuredVectorScaling):
     r"""Structured matrix scaling, SMS (Berta et al. 2025): :math:`\mathrm{softmax}((I + \mathrm{diag}\,v + M) s + b)`.
 
-    The off-diagonal entries M have the ridge L (L - 1) / n, the others L / n as in
-    :class:`StructuredVectorScaling`.
+    The penalty is :math:`\frac{L (L - 1)}{2 n} \Vert M \Vert^2` for the off-diagonal entries M, and that of
+    :class:`StructuredVectorScaling` for v and b.
 
     Parameters
     ----------
@@ -203,15 +206,16 @@ class DirichletScaling(SoftmaxLinear):
     Parameters
     ----------
     strength : float, optional
-        The strength lambda. If not given it is chosen on a fifth of the samples from one warm-started path of
-        strengths, and the map is fitted to all samples with it. Samples with equal scores are on the same side of that
-        split: a weight of k equals k repetitions here too, unless almost all scores are equal. The path goes down from
+        The strength lambda. If not given it is chosen by five-fold cross-validation from one warm-started path of
+        strengths, and the map is fitted to all samples with it. Above 20 classes or a million scores one fold is held
+        out. Samples with equal scores are in the same fold, whatever the order of samples and classes: a weight of k
+        equals k repetitions here too, unless almost all scores are equal. The path goes down from
         10000 by half powers of ten, above 200 classes by whole ones from L^4 / 2n on, where the ridge is that of SMS;
         it ends when a power of ten has brought nothing.
     loss : {"nll", "brier"}
         What is minimised on the calibration set.
     random_state : int
-        Seed of the choice of the held-out rows.
+        Seed of the folds.
     logits, classes, weights
         As for :class:`TemperatureScaling`.
 
@@ -278,42 +282,46 @@ class DirichletScaling(SoftmaxLinear):
         return 1 / source.total_weight(), off_diagonal, 2 * strength / classes
 
     def _search(self, source: Rows, problem: Problem) -> tuple[float, NDArray[np.float64] | None]:
-        """Strength with the least loss on held-out rows, along a path that starts each fit from the one before."""
+        """Strength with the least loss on held-out rows, along paths that start each fit from the one before."""
         from mixnmatch.maps._linear_passes import gradient_statistic, scaled_rows
         from mixnmatch.maps._linear_solver import ROUGH, Penalty, solve
 
-        split = self._split(source)
-        if split is None:
+        splits = self._splits(source)
+        if not splits:
             return FIXED_STRENGTH, None
-        rest, held_out = split
-        seen, unseen = scaled_rows(rest, problem), scaled_rows(held_out, problem)
-        strengths = _path(source.n_classes, rest.total_weight())
-        theta, best, least, kept = None, float(strengths[0]), np.inf, None
+        tables = [[scaled_rows(part, problem) for part in split] for split in splits]
+        strengths = _path(source.n_classes, splits[0][0].total_weight())
+        thetas: list[Any] = [None] * len(splits)
+        best, least, kept = float(strengths[0]), np.inf, None
         for strength in map(float, strengths):
             if strength < 0.09 * best:
                 break
-            penalty = Penalty(*self._odir(rest, problem, strength))
-            theta, _ = solve(seen, problem, penalty, theta, tolerance=ROUGH)
-            value = float(unseen.total(gradient_statistic, problem, theta)[0])
+            value = 0.0
+            for k, (seen, unseen) in enumerate(tables):
+                penalty = Penalty(*self._odir(splits[k][0], problem, strength))
+                thetas[k], _ = solve(seen, problem, penalty, thetas[k], tolerance=ROUGH)
+                value += float(unseen.total(gradient_statistic, problem, thetas[k])[0])
             if value < least:
-                best, least, kept = strength, value, theta
+                best, least, kept = strength, value, thetas[0]
         return best, kept
 
-    def _split(self, source: Rows) -> tuple[Rows, Rows] | None:
-        """About four fifths of the samples, and the others; None if there is no such split.
+    def _splits(self, source: Rows) -> list[tuple[Rows, Rows]]:
+        """About four fifths of the samples, and the others, for each fold; none if there are no such folds.
 
-        Samples with equal scores stay together, so that the split does not depend on the order of the samples, nor on
-        whether one is repeated or has a weight. Only where few scores differ are they split by their place.
+        Samples with equal scores stay together, so that folds do not depend on the order of samples and classes, nor on
+        whether a sample is repeated or has a weight. Only where few scores differ are they split by their place.
         """
         n = source.total_weight()
+        few = source.n_classes <= FEW_CLASSES and source.n_entries <= FEW_SCORES
         for shift in range(SPLITS):
             # The last one goes by the place in the table.
             by_scores = shift < SPLITS - 1
             seed = self.random_state + shift if shift and by_scores else self.random_state
-            held_out = source.fold(0, 5, keep=True, seed=seed, by_scores=by_scores)
-            if 0.05 * n <= held_out.total_weight() <= 0.5 * n:
-                return source.fold(0, 5, keep=False, seed=seed, by_scores=by_scores), held_out
-        return None
+            fold = partial(source.fold, n_folds=FOLDS, seed=seed, by_scores=by_scores)
+            weight = [fold(k, keep=True).total_weight() for k in range(FOLDS if few else 1)]
+            if max(weight) <= 0.5 * n and (few or weight[0] >= 0.05 * n):
+                return [(fold(k, keep=False), fold(k, keep=True)) for k in range(len(weight)) if weight[k] > 0]
+        return []
 
 
 def _path(n_classes: int, n: float) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from mixnmatch._engine.kernels.lookup import Piecewise
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import read_scores
 from mixnmatch.maps.binary_scores import SORTED_ENTRIES
-from mixnmatch.maps.columns import Columns, take, weighted_count
+from mixnmatch.maps.columns import Columns, sorted_by, weighted_count
 from mixnmatch.maps.parameters import check_is_fitted
 from mixnmatch.maps.piecewise import PiecewiseMap, join_functions
 from mixnmatch.maps.ties import upper_edges
@@ -104,6 +104,7 @@ class VennAbers(PiecewiseMap):
             "lower_": np.concatenate([one.lower[1:] for one in steps]),
             "upper_": np.concatenate([one.upper[1:] for one in steps]),
             "left_upper_": np.array([one.upper[0] for one in steps]),
+            "scale_": columns.scale,
         }
 
     def _steps(self, columns: Columns) -> list[Steps]:
@@ -129,7 +130,7 @@ class VennAbers(PiecewiseMap):
             raise ValueError(msg)
         settings = {"logits": self._input_settings()["logits"], "n_classes": 2}
         source = Rows(read_scores(scores, **settings))
-        s = take(source.block(0, source.n_rows).probabilities(), "positive")[:, 0]
+        s = sorted_by(source.block(0, source.n_rows), "positive", self.scale_)[:, 0]
         position = np.searchsorted(self.knots_, np.clip(np.abs(s), 0, 1).astype(np.float64), side="right")
         lower, upper = np.append(0.0, self.lower_), np.append(self.left_upper_, self.upper_)
         return np.stack([lower[position], upper[position]], axis=1)
