@@ -77,6 +77,28 @@ def test_pointwise_bands_cover_on_average(truth):
     assert np.mean(covered) > 0.9
 
 
+def sharp(z):
+    """A truth that bends within 1% of 0 and 1, as overconfident models have it."""
+    z = np.clip(z, 1e-9, 1 - 1e-9)
+    logit = np.log(z / (1 - z))
+    return 1 / (1 + np.exp(-3.0 * np.tanh(logit / 4.0) - 0.15 * logit))
+
+
+@pytest.mark.parametrize("n", [400, 4000])
+def test_bands_cover_where_most_scores_are_near_0_and_1(n):
+    covered, width = [], []
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        z = 1 / (1 + np.exp(-rng.normal(0, 5, n)))
+        y = (rng.random(n) < sharp(z)).astype(int)
+        curve = reliability_curve(z, y)
+        inside = (curve.low <= sharp(curve.confidence)) & (sharp(curve.confidence) <= curve.high)
+        covered.append(curve.share @ inside)
+        width.append(curve.share @ (curve.high - curve.low))
+    assert np.mean(covered) > 0.93
+    assert np.mean(width) < (0.2 if n == 400 else 0.09)
+
+
 def rare(n, seed):
     """Calibrated scores of rare events, 2% of the samples: few samples and wide gaps towards 1."""
     rng = np.random.default_rng(seed)
