@@ -13,7 +13,6 @@ def test_every_benchmark_can_be_imported(name):
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
-        assert error.name is not None
-        if error.name.startswith("mixnmatch"):
+        if (error.name or "").startswith("mixnmatch"):
             raise
         pytest.skip(f"needs {error.name}")
