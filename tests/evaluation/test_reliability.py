@@ -250,6 +250,16 @@ def test_weights_are_repetitions_in_the_curve(kind):
         assert (weighted.high - weighted.low).mean() > (plain.high - plain.low).mean()
 
 
+@pytest.mark.parametrize("simultaneous", [False, True])
+def test_bands_count_samples_whatever_the_unit_of_weights(simultaneous):
+    z, y = binary(1000)
+    plain = reliability_curve(z, y, simultaneous=simultaneous)
+    for unit in (5.0, 50.0):
+        weighted = reliability_curve(z, y, sample_weight=np.full(1000, unit), simultaneous=simultaneous)
+        width, wanted = (curve.share @ (curve.high - curve.low) for curve in (weighted, plain))
+        assert width == pytest.approx(wanted, rel=0.15)
+
+
 def test_notions():
     logits, y = table()
     p = np.exp(logits)

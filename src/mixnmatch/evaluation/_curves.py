@@ -124,8 +124,8 @@ def _confidence_band(
     """
     from scipy.special import ndtri
 
-    width = float(rule_of_thumb(grid)) * MULTIPLES[0]
-    windows = Windows(grid, width, kernel)
+    width = float(rule_of_thumb(grid)) * MULTIPLES[0] * inflation**0.2  # the rule for the effective number of samples
+    windows = Windows(grid, width, kernel, inflation)
     local = np.clip(p + windows.average(grid.outcome - grid.count * p), 0.0, 1.0)
     own = p * (1 - p)
     nearby = np.maximum(windows.average(grid.count * own), 0.0)
@@ -133,12 +133,12 @@ def _confidence_band(
     if used > width:
         deviations = max(float(ndtri(band.level)), min(deviations, ONE_SIDED_FROM))
     if band.simultaneous:
-        noise = np.sqrt(np.maximum(grid.count, 0.0) * own)
+        noise = np.sqrt(inflation * np.maximum(grid.count, 0.0) * own)
         drawn = np.random.default_rng(band.seed).standard_normal((SIMULATIONS, len(p)))
         curves = windows.average(noise * drawn)
         deviations = max(deviations, _critical(curves, curves.std(axis=0), _inside(grid), band))
     ends = [
-        _wilson(windows.effective / inflation, centre, deviations, np.maximum(nearby, centre * (1 - centre)))
+        _wilson(windows.effective, centre, deviations, np.maximum(nearby, centre * (1 - centre)))
         for centre in (p, local)
     ]
     return np.minimum(ends[0][0], ends[1][0]), np.maximum(ends[0][1], ends[1][1])

@@ -38,6 +38,8 @@ class Windows:
         Standard deviation up to which a window may grow to hold many samples.
     kernel : str
         Name of the kernel.
+    inflation : float
+        Weight of an effective sample: the sum of squared weights over the sum of weights, 1 without weights.
 
     Attributes
     ----------
@@ -45,8 +47,8 @@ class Windows:
         Effective number of samples in each window; 0 where it is empty.
     """
 
-    def __init__(self, grid: Grid, width: float, kernel: str) -> None:
-        n_nodes, total = grid.count.shape[-1], float(grid.total[0])
+    def __init__(self, grid: Grid, width: float, kernel: str, inflation: float = 1.0) -> None:
+        n_nodes, total = grid.count.shape[-1], float(grid.total[0]) / inflation
         narrowest = NARROWEST / (n_nodes - 1)
         width = max(width, narrowest)
         enough = min(ENOUGH, ENOUGH_PART * total)
@@ -60,15 +62,15 @@ class Windows:
         sizes = _sizes(width, narrowest)
         for size, following in zip(sizes, [*sizes[1:], np.inf], strict=True):
             smoother = Smoother(size, n_nodes, kernel) if size > 0 else None
-            support, effective = _held(grid, smoother, counts)
+            support, held = _held(grid, smoother, counts)
+            effective = held / inflation
             aim = np.where((size <= width) & (following <= FAR * spread), many, enough)
             last = (size >= width) & ((effective >= enough) | (following > WIDEST * spread))
             ends = waiting & ((effective >= aim) | last)
             share = ends.astype(np.float64)
             if before is not None:
-                held = before[2]
-                between = ends & (effective >= aim) & (held < aim)
-                share[between] = (aim - held)[between] / (effective - held)[between]
+                between = ends & (effective >= aim) & (before[2] < aim)
+                share[between] = (aim - before[2])[between] / (effective - before[2])[between]
                 self._add(ends - share, *before)
             self._add(share, smoother, support, effective)
             waiting &= ~ends
@@ -96,7 +98,7 @@ def _sizes(width: float, narrowest: float) -> list[float]:
 
 
 def _held(grid: Grid, smoother: Smoother | None, counts: Floats) -> tuple[Floats, Floats]:
-    """Sum of the kernel over the sample, and the effective number of samples, in the windows of one size."""
+    """Sum of the kernel over the sample, and the effective sum of weights, in the windows of one size."""
     if smoother is None:
         support = np.maximum(grid.count, 0.0)
         return support, support
