@@ -84,8 +84,10 @@ class Windows:
 
     def average(self, masses: Floats) -> Floats:
         """Mean at each node over its window: masses that are sums over the samples, divided by their number."""
+        transformed = spectrum(masses)
         found = sum(
-            share * (masses if smoother is None else smoother.value(masses)) for share, smoother in self._kernels
+            share * (masses if smoother is None else smoother.value(masses, transformed=transformed))
+            for share, smoother in self._kernels
         )
         return np.asarray(found / np.maximum(self._support, 1e-300))
 
