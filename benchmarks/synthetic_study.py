@@ -9,8 +9,7 @@ import argparse
 import sys
 import time
 
-from mixnmatch.selection.text_table import table
-
+from mixnmatch._engine.text import table
 from mixnmatch.experiments.synthetic import Row, run_synthetic
 
 

@@ -165,3 +165,54 @@ def _draw(rng, n):
     y = (p.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
     sharp = p**2 / (p**2).sum(axis=1, keepdims=True)
     return sharp, p, y
+
+
+def rare(n, seed):
+    """Events with probabilities of about 0.0003, and a map that makes them 0.05."""
+    rng = np.random.default_rng(seed)
+    z = 1 / (1 + np.exp(-rng.normal(-8, 1, n)))
+    return z, 0.05 + 0.9 * z, (rng.random(n) < z).astype(int)
+
+
+@pytest.mark.parametrize("n", [20, 100, 1000])
+def test_intervals_cover_gains_that_rest_on_events_not_seen(n):
+    z, after, _ = rare(1_000_000, 0)
+    truth = np.mean(2 * (z * (1 - z) ** 2 + (1 - z) * z**2) - 2 * (z * (1 - after) ** 2 + (1 - z) * after**2))
+    gains = [calibration_gain(*rare(n, seed)) for seed in range(1, 101)]
+    held = [gain.interval[0] <= truth <= gain.interval[1] for gain in gains]
+    assert np.mean(held) >= 0.92
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
+def test_zero_is_in_the_interval_of_a_gain_exactly_when_its_test_does_not_reject(confidence):
+    kinds = set()
+    for n in (5, 20, 60, 100, 300):
+        for seed in range(10):
+            z, after, y = rare(n, seed)
+            for gain in (
+                calibration_gain(z, after, y, confidence=confidence),
+                calibration_gain(after, z, y, confidence=confidence),
+                compare_gains(z, after, z, y, confidence=confidence),
+            ):
+                low, high = gain.interval
+                assert low <= gain <= high
+                assert (low <= 0 <= high) == (gain.p_value > 1 - confidence)
+                kinds.add(gain.p_value > 1 - confidence)
+    assert kinds == {True, False}
+
+
+def test_what_labels_could_have_shown_by_hand():
+    z, after = np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([[0.6, 0.4], [0.8, 0.2]])
+    possible = [[((z[i] - e) ** 2).sum() - ((after[i] - e) ** 2).sum() for e in np.eye(2)] for i in range(2)]
+    gain = calibration_gain(z, after, [0, 1])
+    np.testing.assert_allclose(gain.unseen, np.sort(possible, axis=1).mean(axis=0))
+    comparison = compare_gains(after, z, after, [0, 1])
+    assert comparison.unseen == pytest.approx((-gain.unseen[1], -gain.unseen[0]))
+    assert comparison.gain_a.unseen == pytest.approx(comparison.unseen)
+    assert comparison.gain_b.unseen == (0.0, 0.0)
+
+
+def test_a_map_that_changes_nothing_has_no_gain():
+    z = np.full(10, 0.5)
+    gain = calibration_gain(z, z, np.arange(10) % 2)
+    assert (float(gain), gain.p_value, gain.interval) == (0.0, 1.0, (0.0, 0.0))

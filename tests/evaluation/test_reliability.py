@@ -77,6 +77,28 @@ def test_pointwise_bands_cover_on_average(truth):
     assert np.mean(covered) > 0.9
 
 
+def sharp(z):
+    """A truth that bends within 1% of 0 and 1, as overconfident models have it."""
+    z = np.clip(z, 1e-9, 1 - 1e-9)
+    logit = np.log(z / (1 - z))
+    return 1 / (1 + np.exp(-3.0 * np.tanh(logit / 4.0) - 0.15 * logit))
+
+
+@pytest.mark.parametrize("n", [400, 4000])
+def test_bands_cover_where_most_scores_are_near_0_and_1(n):
+    covered, width = [], []
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        z = 1 / (1 + np.exp(-rng.normal(0, 5, n)))
+        y = (rng.random(n) < sharp(z)).astype(int)
+        curve = reliability_curve(z, y)
+        inside = (curve.low <= sharp(curve.confidence)) & (sharp(curve.confidence) <= curve.high)
+        covered.append(curve.share @ inside)
+        width.append(curve.share @ (curve.high - curve.low))
+    assert np.mean(covered) > 0.93
+    assert np.mean(width) < (0.2 if n == 400 else 0.09)
+
+
 def rare(n, seed):
     """Calibrated scores of rare events, 2% of the samples: few samples and wide gaps towards 1."""
     rng = np.random.default_rng(seed)
@@ -226,6 +248,16 @@ def test_weights_are_repetitions_in_the_curve(kind):
     assert weighted.n_rows == (weight > 0).sum()
     if kind != "corp":  # rows are units: repetitions are not new evidence
         assert (weighted.high - weighted.low).mean() > (plain.high - plain.low).mean()
+
+
+@pytest.mark.parametrize("simultaneous", [False, True])
+def test_bands_count_samples_whatever_the_unit_of_weights(simultaneous):
+    z, y = binary(1000)
+    plain = reliability_curve(z, y, simultaneous=simultaneous)
+    for unit in (5.0, 50.0):
+        weighted = reliability_curve(z, y, sample_weight=np.full(1000, unit), simultaneous=simultaneous)
+        width, wanted = (curve.share @ (curve.high - curve.low) for curve in (weighted, plain))
+        assert width == pytest.approx(wanted, rel=0.15)
 
 
 def test_notions():

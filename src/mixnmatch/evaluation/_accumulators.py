@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -216,13 +217,21 @@ class CalibrationGainAccumulator(Accumulator):
         if table.n_rows != source.n_rows:
             msg = f"there are {source.n_rows} rows before and {table.n_rows} after"
             raise ValueError(msg)
-        return self._add(source.together(Rows(table)).total(moments_statistic, gain_rows))
+        seen = 0 if self._state is None else self._state.n_rows
+        few = not source.on_dask and seen + source.n_rows <= FEW
+        return self._add(source.together(Rows(table)).total(moments_statistic, partial(_gain_rows, few=few)))
 
     def compute(self) -> CalibrationGain:
         """Return the gain over all samples so far."""
         moments: Moments = self._seen()
-        size = _size(moments, self.confidence)
+        size = _size(moments, self.confidence) | {"effective_size": float(moments.effective_sizes()[0])}
         return gain_from(moments.means(), moments.covariance(), 0, self.injective, size)
+
+
+def _gain_rows(before: Block, after: Block, few: bool) -> NDArray[np.float64]:
+    """What :func:`gain_rows` gives, in as many rows for many samples as for few."""
+    rows = gain_rows(before, after, few)
+    return rows if few else np.concatenate([rows, np.full_like(rows[:2], np.nan)])
 
 
 def _size(moments: Moments, confidence: float) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from mixnmatch.evaluation._binning import Floats, Grid, bin_linearly
 from mixnmatch.evaluation._local import LocalSmoother
 from mixnmatch.evaluation._means import check_confidence
 from mixnmatch.evaluation._problem import Problem
+from mixnmatch.evaluation._windows import Windows
 from mixnmatch.evaluation.adaptive import MULTIPLES, residual_curve
 from mixnmatch.evaluation.decomposition import Isotonic, outcome_means, pool
 from mixnmatch.evaluation.estimators import ResidualKernel
@@ -21,6 +22,11 @@ from mixnmatch.evaluation.kde import Smoother, choose_bandwidth, fit_grid, rule_
 from mixnmatch.evaluation.notion import Outcomes
 
 BANDS: Final = ("confidence", "consistency")
+# A curve on many nodes is given at this many and where a node holds a larger share than one in FINEST_SHARE samples.
+FEWEST: Final = 256
+FINEST_SHARE: Final = 1000
+# Bands of low levels are two-sided up to this many deviations: of so short ones noise misses both ends.
+ONE_SIDED_FROM: Final = 0.84
 # A node holds data if it has more than this share of the weight: less is rounding.
 EMPTY: Final = 1e-12
 SIMULATIONS: Final = 200
@@ -72,36 +78,25 @@ def kernel_points(grid: Grid, inflation: float, band: Band, bandwidth: float | s
 
     ``inflation`` is the sum of squared weights over the sum of weights, 1 without weights.
     """
-    adaptive = bandwidth == "adaptive"
-    rule = rule_of_thumb(grid)
-    width = None if adaptive else choose_bandwidth(grid, bandwidth)
+    width = None if bandwidth == "adaptive" else choose_bandwidth(grid, bandwidth)
 
-    def residual(sample: Grid) -> tuple[Grid, Floats, Floats]:
+    def residual(sample: Grid, *, coarsen: bool = True) -> tuple[Grid, Floats, Floats]:
         if width is None:
-            curve = residual_curve(sample, kernel=kernel)
+            curve = residual_curve(sample, kernel=kernel, coarsen=coarsen)
             return curve.grid, curve.values, curve.bandwidth
         coarse = fit_grid(sample, width)
         smoother = Smoother(width, coarse.count.shape[-1], kernel)
         support = np.maximum(smoother.value(coarse.count), EMPTY * coarse.total)
         return coarse, smoother.value(coarse.residual) / support, width
 
-    sample, curve, used = residual(grid)
+    confident = band.kind == "confidence"
+    sample, curve, used = residual(grid, coarsen=not confident)
     x = sample.nodes
-    if band.kind == "confidence":
-        # Room for smoothing bias: a curve chosen among bandwidths gets the band of the narrowest of them.
-        narrow = rule * MULTIPLES[0] if adaptive else used
-        smoother = LocalSmoother(narrow, sample, kernel, widen=adaptive)
-        p = np.clip(x + curve, 0.0, 1.0)
-        variance = _outcome_variance(sample, p, Smoother(rule if adaptive else used, len(x), kernel))
-        deviations = _deviations(sample, p, smoother, band)
-        low, high = _wilson(smoother.effective / inflation, p, deviations, variance)
+    if confident:
+        find = _confidence_band if width is None else _smoothed_band
+        low, high = find(sample, np.clip(x + curve, 0.0, 1.0), used, inflation, band, kernel)
         # The grid does not show how the curve goes on within the first and the last cell, maybe to 0 and to 1.
         low, high = np.where(x == 0, 0.0, low), np.where(x == 1, 1.0, high)
-        below = above = np.zeros_like(x)
-        if band.simultaneous:  # a curve that is wrong in one place only is wrong: reach what the data say there
-            misfit = smoother.average(sample.residual - sample.count * curve)  # an estimate of its bias
-            below, above = np.minimum(misfit, 0.0), np.maximum(misfit, 0.0)
-        low, high = low + below, high + above
     else:
         rng = np.random.default_rng(band.seed)
         noise = np.sqrt(inflation * np.maximum(sample.count, 0.0) * x * (1 - x))
@@ -115,34 +110,73 @@ def kernel_points(grid: Grid, inflation: float, band: Band, bandwidth: float | s
     inside = _inside(sample)
     error = float(ResidualKernel(bandwidth, kernel).on_grid(grid))
     value, low, high = (np.clip(part[inside], 0.0, 1.0) for part in (x + curve, low, high))
-    share = np.maximum(sample.count[inside], 0.0) / sample.count.sum()
-    return Points(x[inside], value, low, high, share, error, bandwidth=float(used))
+    kept, share = _thinned(x[inside], np.maximum(sample.count[inside], 0.0) / sample.count.sum())
+    return Points(x[inside][kept], value[kept], low[kept], high[kept], share, error, bandwidth=float(used))
+
+
+def _confidence_band(
+    grid: Grid, p: Floats, used: Floats, inflation: float, band: Band, kernel: str
+) -> tuple[Floats, Floats]:
+    """Band that holds the truth: from the lower to the upper ends of two intervals, around the curve and a local mean.
+
+    The local mean is of so few samples that its bias is small beside its noise. Wherever the truth is above the curve,
+    only the upper end can miss it, so one-sided intervals are enough, unless the curve is the local mean itself.
+    """
+    from scipy.special import ndtri
+
+    width = float(rule_of_thumb(grid)) * MULTIPLES[0] * inflation**0.2  # the rule for the effective number of samples
+    windows = Windows(grid, width, kernel, inflation)
+    local = np.clip(p + windows.average(grid.outcome - grid.count * p), 0.0, 1.0)
+    own = p * (1 - p)
+    nearby = np.maximum(windows.average(grid.count * own), 0.0)
+    deviations = _normal(band.level)
+    if used > width:
+        deviations = max(float(ndtri(band.level)), min(deviations, ONE_SIDED_FROM))
+    if band.simultaneous:
+        noise = np.sqrt(inflation * np.maximum(grid.count, 0.0) * own)
+        drawn = np.random.default_rng(band.seed).standard_normal((SIMULATIONS, len(p)))
+        curves = windows.average(noise * drawn)
+        deviations = max(deviations, _critical(curves, curves.std(axis=0), _inside(grid), band))
+    ends = [
+        _wilson(windows.effective, centre, deviations, np.maximum(nearby, centre * (1 - centre)))
+        for centre in (p, local)
+    ]
+    return np.minimum(ends[0][0], ends[1][0]), np.maximum(ends[0][1], ends[1][1])
+
+
+def _smoothed_band(
+    grid: Grid, p: Floats, used: Floats, inflation: float, band: Band, kernel: str
+) -> tuple[Floats, Floats]:
+    """Band around a curve of a given bandwidth, for what the curve would be without noise."""
+    smoother = LocalSmoother(used, grid, kernel, widen=False)
+    own = p * (1 - p)
+    spread = Smoother(used, len(p), kernel)
+    nearby = spread.value(grid.count * own) / np.maximum(spread.value(grid.count), EMPTY * grid.total)
+    deviations = _normal(band.level)
+    if band.simultaneous:
+        variance = np.maximum(grid.count, 0.0) * own
+        noise = np.sqrt(variance) * np.random.default_rng(band.seed).standard_normal((SIMULATIONS, len(p)))
+        spreads = np.sqrt(smoother.variance(variance))
+        deviations = max(deviations, _critical(smoother.average(noise), spreads, _inside(grid), band))
+    return _wilson(smoother.effective / inflation, p, deviations, np.maximum(nearby, own))
+
+
+def _thinned(x: Floats, share: Floats) -> tuple[NDArray[np.intp], Floats]:
+    """Nodes to keep, every one that holds many samples and few others, with the shares of those left out."""
+    kept = np.flatnonzero((np.arange(len(x)) % max(len(x) // FEWEST, 1) == 0) | (share > 1 / FINEST_SHARE))
+    kept = np.unique(np.append(kept, len(x) - 1))
+    after = np.clip(np.searchsorted(kept, np.arange(len(x))), 1, max(len(kept) - 1, 1))
+    after = np.minimum(after, len(kept) - 1)
+    before = np.maximum(after - 1, 0)
+    gap = np.maximum(x[kept[after]] - x[kept[before]], 1e-300)
+    upper = np.clip((x - x[kept[before]]) / gap, 0.0, 1.0) * share
+    shares = np.bincount(after, upper, len(kept)) + np.bincount(before, share - upper, len(kept))
+    return kept, shares.astype(np.float64)
 
 
 def _inside(grid: Grid) -> slice:
     held = np.flatnonzero(grid.count > EMPTY * grid.count.sum())
     return slice(int(held[0]), int(held[-1]) + 1)
-
-
-def _outcome_variance(grid: Grid, p: Floats, smoother: Smoother) -> Floats:
-    """Variance of an outcome at a node: p (1 - p), or its mean nearby if that is larger.
-
-    The curve is smoothed: near 0 and 1 the noise of its neighbours, of less certain outcomes, is in it.
-    """
-    own = p * (1 - p)
-    nearby = smoother.value(grid.count * own) / np.maximum(smoother.value(grid.count), EMPTY * grid.total)
-    return np.maximum(nearby, own)
-
-
-def _deviations(grid: Grid, p: Floats, smoother: LocalSmoother, band: Band) -> float:
-    """How many standard deviations the band reaches: as many as hold all of a curve at once, if it is simultaneous."""
-    if not band.simultaneous:
-        return _normal(band.level)
-    rng = np.random.default_rng(band.seed)
-    variance = np.maximum(grid.count, 0.0) * p * (1 - p)
-    noise = np.sqrt(variance) * rng.standard_normal((SIMULATIONS, len(p)))
-    spread = np.sqrt(smoother.variance(variance))
-    return max(_normal(band.level), _critical(smoother.average(noise), spread, _inside(grid), band))
 
 
 def _critical(curves: Floats, spread: Floats, inside: slice, band: Band) -> float:

@@ -28,7 +28,7 @@ from mixnmatch.evaluation._means import MeanEstimate, Moments, check_confidence,
 from mixnmatch.evaluation._sums import BinnedOutcomes, ErrorSums, error_statistic, why_not_sums
 from mixnmatch.evaluation.error import CalibrationMetric
 from mixnmatch.evaluation.estimators import Estimator, GridEstimator, estimator
-from mixnmatch.evaluation.gain import CalibrationGain
+from mixnmatch.evaluation.gain import gain_from, gain_rows, is_few
 from mixnmatch.evaluation.notion import Outcomes, one_class_rows, top_label_rows
 from mixnmatch.evaluation.scores import (
     PREVIEW_ROWS,
@@ -229,7 +229,7 @@ def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation
     sides = [tables, *tables.companions]
     # What wrong predictions would cost comes from the same pass, if it is measured on all samples.
     few = "log_loss" in asked.means and not tables.on_dask and tables.n_rows < 2 * PREVIEW_ROWS
-    found = tables.total(_sides_statistic, asked, not tables.on_dask, clusters is not None, few)
+    found = tables.total(_sides_statistic, asked, not tables.on_dask, clusters is not None, few, is_few(tables))
     moments, collected, odds, values = found[0], found[1 : 1 + len(sides)], found[1 + len(sides) : -1], found[-1]
     k = len(asked.means)
     size: dict[str, Any] = {"n_rows": moments.n_rows, "n_groups": None, "confidence": asked.confidence}
@@ -267,23 +267,24 @@ def _evaluate(tables: Rows, asked: _Asked, injective: bool | None) -> Evaluation
     if len(made) == 1:
         return made[0]
     at = 2 * k
-    gain = CalibrationGain(
-        float(means[at]), standard_error=_root(covariance[at, at]), before=float(means[at + 1]),
-        after=float(means[at + 2]), exact=injective, **size,
-    )  # fmt: skip
+    ends = 5 if is_few(tables) else 3
+    size["effective_size"] = float(moments.effective_sizes()[at])
+    gain = gain_from(means[at : at + ends], covariance[at:, at:], 0, injective, size)
     return replace(made[0], after=made[1], gain=gain)
 
 
-def _sides_statistic(block: Block, asked: _Asked, in_memory: bool, keep: bool, few: bool) -> tuple[Any, ...]:
+def _sides_statistic(
+    block: Block, asked: _Asked, in_memory: bool, keep: bool, few: bool, possible: bool
+) -> tuple[Any, ...]:
     """Moments of all means of all sides, what the calibration error and the measures of each side need, the values.
 
-    The last moments are, for few samples, what wrong predictions of each side would cost.
+    The last moments are, for few samples, what wrong predictions of each side would cost; ``possible`` asks for the
+    gains that were possible too.
     """
     sides = [block, *block.companions]
     rows = [METRICS[name](side) for side in sides for name in asked.means]
     if len(sides) == 2:
-        first, second = brier_rows(sides[0]), brier_rows(sides[1])
-        rows += [first - second, first, second]
+        rows += [*gain_rows(sides[0], sides[1], few=possible)]
     if few:
         rows += [wrong_loss_rows(side) for side in sides]
     values = np.array(rows).reshape(len(rows), len(block.y))

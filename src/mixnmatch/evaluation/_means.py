@@ -143,6 +143,8 @@ class MeanEstimate(float):
         Range of the quantity, where it has one.
     effective_size : float or None
         Number of samples of equal weight with the same standard error; ``n_rows`` if None.
+    unseen : tuple of float, or None
+        For quantities without a known range: the smallest and the largest mean that any labels could give.
     """
 
     standard_error: float
@@ -151,6 +153,7 @@ class MeanEstimate(float):
     n_groups: int | None
     bounds: Bounds | None = None
     effective_size: float | None = None
+    unseen: tuple[float, float] | None = None
 
     def __new__(cls, value: float, **attributes: Any) -> Self:
         """Make the float and attach what it knows."""
@@ -164,11 +167,13 @@ class MeanEstimate(float):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Interval at ``confidence``: within the range of a bounded quantity, otherwise Student's t interval.
+        r"""Interval at ``confidence``: within the range of a bounded quantity, otherwise Student's t interval.
 
         Proportions have the interval of Clopper and Pearson, other bounded quantities one of the same kind (see
         :func:`mixnmatch.evaluation._bounded.bounded_interval`). The log loss, which has no largest value, has a skewed
-        one (:func:`mixnmatch.evaluation._bounded.skewed_interval`).
+        one (:func:`mixnmatch.evaluation._bounded.skewed_interval`). With ``unseen`` as (u, v) and q the largest
+        probability that n samples miss with probability :math:`\alpha / 2`, Student's interval of a mean m reaches at
+        least from m - q (m - u) to m + q (v - m).
         """
         from scipy.special import stdtrit
 
@@ -182,8 +187,11 @@ class MeanEstimate(float):
             return interval(
                 float(self), self.standard_error, bounds, size=size, degrees=degrees, confidence=self.confidence
             )
-        reach = float(stdtrit(self._degrees, 0.5 + self.confidence / 2)) * self.standard_error
-        return float(self) - reach, float(self) + reach
+        mean, reach = float(self), float(stdtrit(self._degrees, 0.5 + self.confidence / 2)) * self.standard_error
+        if self.unseen is None:
+            return mean - reach, mean + reach
+        missed = 1.0 - (0.5 * (1 - self.confidence)) ** (1.0 / self._units)
+        return mean - max(reach, missed * (mean - self.unseen[0])), mean + max(reach, missed * (self.unseen[1] - mean))
 
     @property
     def p_value(self) -> float:
@@ -192,9 +200,20 @@ class MeanEstimate(float):
 
         if math.isnan(self.standard_error):
             return math.nan
-        if self.standard_error == 0:
-            return 1.0 if float(self) == 0 else 0.0
-        return float(2 * stdtr(self._degrees, -abs(float(self)) / self.standard_error))
+        if float(self) == 0:
+            return 1.0
+        p = float(2 * stdtr(self._degrees, -abs(float(self)) / self.standard_error)) if self.standard_error else 0.0
+        if self.unseen is None:
+            return p
+        opposite = max(self.unseen[1], 0.0) if self < 0 else max(-self.unseen[0], 0.0)
+        share = abs(float(self)) / (abs(float(self)) + opposite)  # of unseen samples that would make up for those seen
+        return max(p, min(1.0, float(2 * (1 - share) ** self._units)))
+
+    @property
+    def _units(self) -> float:
+        """Number of samples, or of clusters, that could have shown what was not seen."""
+        size = self.n_rows if self.effective_size is None else self.effective_size
+        return float(max(size if self.n_groups is None else min(size, self.n_groups), 1.0))
 
     @property
     def _degrees(self) -> int:

@@ -30,7 +30,7 @@ class ResidualCurve:
     Attributes
     ----------
     grid : Grid
-        The sample, on as many nodes as the bandwidths need.
+        The sample on the nodes.
     values : array of shape (..., nodes)
         Estimate of r. Its weighted mean is exactly mean(y) - mean(z), and z + r(z) is between 0 and 1.
     bandwidth : array of shape (...)
@@ -42,8 +42,8 @@ class ResidualCurve:
     bandwidth: Floats
 
 
-def residual_curve(grid: Grid, *, kernel: str = "triweight") -> ResidualCurve:
-    r"""Estimate the residual curve of each problem of a grid.
+def residual_curve(grid: Grid, *, kernel: str = "triweight", coarsen: bool = True) -> ResidualCurve:
+    r"""Estimate the residual curve of each problem of a grid, on as few nodes as it needs unless told otherwise.
 
     Notes
     -----
@@ -66,7 +66,8 @@ def residual_curve(grid: Grid, *, kernel: str = "triweight") -> ResidualCurve:
     .. [2] Hjort & Glad (1995), Nonparametric density estimation with a parametric start.
     """
     rule = rule_of_thumb(grid)
-    grid = fit_grid(grid, rule * MULTIPLES[1], nodes_a_bandwidth=8)
+    if coarsen:
+        grid = fit_grid(grid, rule * MULTIPLES[1], nodes_a_bandwidth=8)
     start = _logistic_start(grid) - grid.nodes
     rest, multiple = _kernel_part(grid, start, rule, kernel)
     values = _possible(grid, start + rest + grid.nodes) - grid.nodes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from mixnmatch._engine.scores import read_scores
 from mixnmatch._engine.text import significant
 from mixnmatch.evaluation._clusters import read_clusters
 from mixnmatch.evaluation._means import MeanEstimate
-from mixnmatch.evaluation.scores import brier_rows, means_over_rows
+from mixnmatch.evaluation.scores import FEW, brier_rows, means_over_rows
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.class_order import after_map
 
@@ -176,6 +177,12 @@ def calibration_gain(
     accuracy-preserving maps; what is needed is that the map is injective, which its Definition 3.1 gives. Any other
     map can only add refinement error, so that the reduction in squared loss bounds the gain from below.
 
+    The interval is Student's, but up to 5000 samples it leaves room for labels that were not seen: where events are
+    rare, or scores close to 0 and 1, all samples may say the same although others would say the opposite. With q the
+    largest probability that n samples miss with probability :math:`\alpha / 2`, the interval of a gain g reaches at
+    least from g - q (g - u) to g + q (v - g), where u and v are the means over samples of the smallest and the largest
+    gain that a label could give. The p-value agrees with it.
+
     References
     ----------
     Zhang, Kailkhura, Han (2020). Mix-n-Match: ensemble and compositional methods for uncertainty calibration in deep
@@ -196,7 +203,8 @@ def calibration_gain(
     source = door.labelled(door.rows(before, y, sample_weight, logits=logits, classes=classes, weights=weights))
     other, exact = _after(source, before, after, injective)
     codes = read_clusters(source, clusters, groups)
-    means, covariance, size = means_over_rows(source.together(other), gain_rows, codes, confidence)
+    rows = partial(gain_rows, few=is_few(source))
+    means, covariance, size = means_over_rows(source.together(other), rows, codes, confidence)
     return gain_from(means, covariance, 0, exact, size)
 
 
@@ -261,27 +269,43 @@ def compare_gains(
     first, exact_a = _after(source, before, after_a, injective[0])
     second, exact_b = _after(source, before, after_b, injective[1])
     codes = read_clusters(source, clusters, groups)
-    means, covariance, size = means_over_rows(source.together(first, second), _comparison_rows, codes, confidence)
+    rows = partial(_comparison_rows, few=is_few(source))
+    means, covariance, size = means_over_rows(source.together(first, second), rows, codes, confidence)
     exact = False if False in (exact_a, exact_b) else (None if None in (exact_a, exact_b) else True)
     return GainComparison(
         float(means[3]),
         standard_error=float(np.sqrt(covariance[3, 3])),
-        gain_a=gain_from(means[[4, 0, 1]], covariance[4:, 4:], 0, exact_a, size),
-        gain_b=gain_from(means[[5, 0, 2]], covariance[5:, 5:], 0, exact_b, size),
+        unseen=_unseen(means[6:8]),
+        gain_a=gain_from(means[[4, 0, 1, *range(8, len(means) - 2)]], covariance[4:, 4:], 0, exact_a, size),
+        gain_b=gain_from(means[[5, 0, 2, *range(10, len(means))]], covariance[5:, 5:], 0, exact_b, size),
         exact=exact,
         **size,
     )
 
 
-def gain_rows(before: Block, after: Block) -> Floats:
-    """Reduction of the squared error of each row, and the error before and after."""
+def is_few(source: Rows) -> bool:
+    """Whether samples are so few that they may have missed labels that matter."""
+    return not source.on_dask and source.n_rows <= FEW
+
+
+def gain_rows(before: Block, after: Block, few: bool = False) -> Floats:
+    """Reduction of the squared error of each row, and the error before and after; for few samples what was possible."""
     first, second = brier_rows(before), brier_rows(after)
-    return np.stack([first - second, first, second])
+    return np.stack([first - second, first, second, *(_possible_rows(before, after) if few else ())])
 
 
-def _comparison_rows(before: Block, after_a: Block, after_b: Block) -> Floats:
+def _comparison_rows(before: Block, after_a: Block, after_b: Block, few: bool = False) -> Floats:
     z, a, b = brier_rows(before), brier_rows(after_a), brier_rows(after_b)
-    return np.stack([z, a, b, b - a, z - a, z - b])
+    pairs = ((after_b, after_a), (before, after_a), (before, after_b)) if few else ()
+    return np.stack([z, a, b, b - a, z - a, z - b, *(row for pair in pairs for row in _possible_rows(*pair))])
+
+
+def _possible_rows(before: Block, after: Block) -> tuple[Floats, Floats]:
+    """Smallest and largest reduction of the squared error of each row that a label could give."""
+    z, p = (np.asarray(block.probabilities(), dtype=np.float64) for block in (before, after))
+    change = z - p
+    common = np.einsum("ij,ij->i", change, z + p)
+    return common - 2 * change.max(axis=1), common - 2 * change.min(axis=1)
 
 
 def gain_from(means: Floats, covariance: Floats, at: int, exact: bool | None, size: dict[str, Any]) -> CalibrationGain:
@@ -292,8 +316,14 @@ def gain_from(means: Floats, covariance: Floats, at: int, exact: bool | None, si
         before=float(means[at + 1]),
         after=float(means[at + 2]),
         exact=exact,
+        unseen=_unseen(means[at + 3 : at + 5]),
         **size,
     )
+
+
+def _unseen(ends: Floats) -> tuple[float, float] | None:
+    """Means of what was possible, where they are known."""
+    return (float(ends[0]), float(ends[1])) if len(ends) == 2 and np.isfinite(ends).all() else None
 
 
 def _after(source: Rows, before: Any, after: Any, injective: bool | None) -> tuple[Rows, bool | None]:

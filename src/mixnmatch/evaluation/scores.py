@@ -28,8 +28,8 @@ Floats = NDArray[np.float64]
 
 __all__ = ["accuracy", "brier_score", "log_loss"]
 
-# Samples up to which the interval of the log loss looks at what wrong predictions would cost. With more, the standard
-# error is enough.
+# Samples up to which the intervals of the log loss and of calibration gains look at what labels that were not seen
+# would cost. With more, the standard error is enough.
 FEW = 5000
 # Samples on which that is measured, where there are at least twice as many: the logarithm of every score takes long,
 # and the mean over these is exact enough for the small part that it has in the interval.
@@ -308,7 +308,7 @@ def means_over_rows(
     an array of shape (k, rows of the block), or one row of it.
     """
     moments, covariance, size = _moments_over_rows(source, rows, clusters, confidence)
-    return moments.means(), covariance, size
+    return moments.means(), covariance, size | {"effective_size": float(moments.effective_sizes()[0])}
 
 
 def _moments_over_rows(
