@@ -43,7 +43,7 @@ def test_swapping_the_classes_changes_nothing(name):
     if name != "bbq":  # bins of equal mass end at ranks that are rounded up, so its binnings are not quite the same
         np.testing.assert_allclose(p, swapped, rtol=0, atol=1e-6)
     assert log_loss(swapped, y) == pytest.approx(log_loss(p, y), rel=0.02)
-    most = 1.05 if name == "bbq" else 1.03  # few bins
+    most = 1.08 if name == "bbq" else 1.03  # its prior believes the scores
     assert log_loss(p, y) < most * log_loss(mm.calibrator("platt", logits=True).fit(z, y).predict_proba(z), y)
 
 
