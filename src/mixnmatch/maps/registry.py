@@ -284,8 +284,8 @@ def default_method(n_classes: int) -> str:
     -------
     str
         For two classes ``auto``: it moves the mean probability to the base rate, which a classifier of rare positives
-        needs, keeps the order of the samples, and of all maps it does harm least often
-        (``docs/results/two_classes.md``). For more classes one that keeps the predicted classes.
+        needs, and of all maps it does harm least often (``docs/results/two_classes.md``). It keeps the order of the
+        samples, unless the labels clearly contradict it. For more classes one that keeps the predicted classes.
 
     Examples
     --------
