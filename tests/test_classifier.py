@@ -491,3 +491,15 @@ def test_a_classifier_in_place_of_its_map_says_where_the_map_is(frauds):
     with pytest.raises(ValueError, match=r"is not a fitted map; .*model.pairs_\[0\]"):
         evaluate(scores, y, map=model, logits=True)
     assert not Monitor(fitted).update(scores, y).alarm
+
+
+def test_samples_of_weight_zero_are_as_if_left_out():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], [100, 50])
+    weight = np.where(np.arange(150) < 95, 0.0, 1.0)  # five of the first class are left, next to each other
+    X = rng.normal(size=(150, 2)) + y[:, None]
+    there = weight > 0
+    for cv in (5, 3):
+        whole = CalibratedClassifier(LogisticRegression(), map="platt", cv=cv).fit(X, y, weight)
+        part = CalibratedClassifier(LogisticRegression(), map="platt", cv=cv).fit(X[there], y[there], weight[there])
+        np.testing.assert_allclose(whole.predict_proba(X), part.predict_proba(X), rtol=1e-9)

@@ -213,9 +213,12 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         for value in for_split.values():
             check_consistent_length(data.codes, value)
         splitter = _splitter(self.cv, data.codes[there])
+        # Splitters of users may name samples by their places; our own divide those that are there.
+        rows = np.flatnonzero(there) if isinstance(self.cv, int | np.integer) else np.arange(len(there))
+        for_split = {name: None if value is None else _safe_indexing(value, rows) for name, value in for_split.items()}
         splits = [
-            (train[there[train]], test[there[test]])
-            for train, test in splitter.split(np.zeros(len(there)), data.codes, **for_split)
+            tuple(part[there[part]] for part in (rows[train], rows[test]))
+            for train, test in splitter.split(np.zeros(len(rows)), data.codes[rows], **for_split)
         ]
         parts: list[tuple[Any, Any]] = [*splits] if self.ensemble else [*splits, (np.flatnonzero(there), None)]
         done = Parallel(n_jobs=self.n_jobs)(
@@ -229,11 +232,11 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
             ]
         if len({logits for _, logits in held_out}) > 1:  # some folds miss a class: all of them as probabilities
             held_out = [(softmax(scores) if logits else scores, False) for scores, logits in held_out]
-        rows = np.concatenate([test for _, test in splits])
+        tested = np.concatenate([test for _, test in splits])
         tables = [scores for scores, _ in held_out]
         if len({scores.ndim for scores in tables}) > 1:  # a fold that misses one of two classes has two columns
             tables = [both_columns(scores, logits=False) if scores.ndim == 1 else scores for scores in tables]
-        chosen = self._fit_map(np.concatenate(tables), held_out[0][1], data, rows)
+        chosen = self._fit_map(np.concatenate(tables), held_out[0][1], data, tested)
         return [(fitted[-1], chosen)]
 
     def _score_method(self, fitted: Any) -> str:
@@ -294,8 +297,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     def to_onnx(self, path: str | PathLike[str], X: Any, *, precision: str = "double") -> None:
         """Write an ONNX file that maps features to calibrated probabilities (needs the extra ``onnx``, and skl2onnx).
 
-        Its outputs ``label`` and ``probabilities`` equal :meth:`predict` and :meth:`predict_proba`. With
-        ``ensemble=True`` it contains the classifiers and maps of all folds.
+        Its outputs ``label`` and ``probabilities`` are those of :meth:`predict` and :meth:`predict_proba`. skl2onnx
+        computes the classifier in single precision, so a score next to a step of the map may fall on its other side.
+        With ``ensemble=True`` the file contains the classifiers and maps of all folds.
 
         Parameters
         ----------
