@@ -86,7 +86,7 @@ def test_given_split_agrees_with_doing_it_by_hand():
     assert result["ets"].nll == pytest.approx(nll(p, fresh_y))
     gain = calibration_gain(fresh, p, fresh_y, logits=True)
     assert result["ets"].gain == pytest.approx(float(gain))
-    assert result["ets"].gain.standard_error == pytest.approx(gain.standard_error)
+    assert result["ets"].gain.interval == pytest.approx(gain.interval)
     assert result["ets"].gain.exact
     assert result.n_rows == 400
 

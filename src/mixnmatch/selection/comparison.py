@@ -106,14 +106,15 @@ def compare(
     rows = EvaluationSet.of(source if held_out is None else held_out)
     maps = build_methods(methods, source)
     measured: list[tuple[MethodResult, SampleLosses | None]] = []
-    before = rows.losses(rows.identity())
+    given = rows.predicted(rows.identity())
+    before = rows.losses(given.scores.values)
     steps = Steps(len(maps), progress)
     for name, unfitted in maps.items():
         steps.begin(name)
         began = time.perf_counter()
         try:
             predicted, seconds, fitted = _predict(unfitted, source, rows, held_out is None, cv, random_state)
-            measured.append(_measure(name, fitted, predicted, seconds, rows, before, confidence))
+            measured.append(_measure(name, fitted, predicted, seconds, rows, given, before, confidence))
         except Exception as error:
             message = " ".join(f"{type(error).__name__}: {error}".split())
             measured.append((MethodResult(name, seconds=time.perf_counter() - began, failure=message), None))
@@ -189,16 +190,18 @@ def _measure(
     predicted: NDArray[Any],
     seconds: float,
     rows: EvaluationSet,
+    given: Rows,
     before: SampleLosses,
     confidence: float,
 ) -> tuple[MethodResult, SampleLosses]:
     from mixnmatch.evaluation.error import calibration_error
+    from mixnmatch.evaluation.gain import calibration_gain
 
     after, calibrated = rows.losses(predicted), rows.predicted(predicted)
     changed = (after.winner != before.winner).astype(np.float64)
     result = MethodResult(
         name,
-        gain=rows.gain(before, after, bool(fitted.injective), confidence),
+        gain=calibration_gain(given, calibrated, injective=bool(fitted.injective), confidence=confidence),
         nll=rows.mean(after.nll, confidence, log_loss_bounds(calibrated)),
         brier=rows.mean(after.brier, confidence, SQUARED_ERROR),
         accuracy=rows.mean(after.right, confidence, PROPORTION),

@@ -13,7 +13,6 @@ from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch._engine.scores import Scores
 from mixnmatch.evaluation._bounded import Bounds
 from mixnmatch.evaluation._means import MeanEstimate, Moments
-from mixnmatch.evaluation.gain import CalibrationGain
 
 
 def read_evaluation(evaluation: Any, source: Rows) -> Rows:
@@ -123,23 +122,13 @@ class EvaluationSet:
 
     def mean(self, values: NDArray[np.float64], confidence: float, bounds: Bounds | None = None) -> MeanEstimate:
         """Weighted mean over samples of a quantity that may have a known range, with its standard error."""
-        return MeanEstimate(**self._moments(values, confidence), bounds=bounds)
-
-    def gain(
-        self, before: SampleLosses, after: SampleLosses, injective: bool | None, confidence: float
-    ) -> CalibrationGain:
-        """Calibration gain."""
-        moments = self._moments(before.brier - after.brier, confidence)
-        first, second = self.mean(before.brier, confidence), self.mean(after.brier, confidence)
-        return CalibrationGain(**moments, before=float(first), after=float(second), exact=injective)
-
-    def _moments(self, values: NDArray[np.float64], confidence: float) -> dict[str, Any]:
         moments = Moments.of(values[None], self.weight)
-        return {
-            "value": float(moments.means()[0]),
-            "standard_error": float(np.sqrt(moments.covariance()[0, 0])),
-            "n_rows": self.n,
-            "n_groups": None,
-            "confidence": confidence,
-            "effective_size": float(moments.effective_sizes()[0]),
-        }
+        return MeanEstimate(
+            float(moments.means()[0]),
+            standard_error=float(np.sqrt(moments.covariance()[0, 0])),
+            n_rows=self.n,
+            n_groups=None,
+            confidence=confidence,
+            effective_size=float(moments.effective_sizes()[0]),
+            bounds=bounds,
+        )
