@@ -120,10 +120,12 @@ def fits(folder: Path, half: str, task: str) -> Iterator[dict[str, object]]:
 
 
 def reordered(before: NDArray, after: NDArray) -> bool:
-    """Whether a higher probability of the last class becomes a lower one somewhere."""
-    order = np.argsort(before[:, -1], kind="stable")
-    ties = np.diff(before[order, -1]) == 0
-    return bool((np.diff(after[order, -1])[~ties] < -1e-9).any())
+    """Whether higher log-odds of the second class become a lower probability somewhere."""
+    with np.errstate(divide="ignore"):
+        odds = np.log(before[:, 1]) - np.log(before[:, 0])
+    order = np.argsort(odds, kind="stable")
+    distinct = np.diff(odds[order]) > 0
+    return bool((np.diff(after[order, 1])[distinct] < -1e-9).any())
 
 
 def tabular(folder: Path, half: str, task: str, output: Path | None) -> None:

@@ -206,9 +206,9 @@ def test_all_roads_lead_to_the_same_interval():
         assert made.compute().interval == pytest.approx(score(z, y, sample_weight=weight).interval, rel=1e-10)
 
 
-def test_gains_keep_the_student_interval():
-    z, y = np.array([0.2, 0.7, 0.6, 0.9]), np.array([0, 1, 0, 1])
-    gain = calibration_gain(z, np.array([0.1, 0.8, 0.5, 0.9]), y)
+def test_gains_of_many_samples_have_the_student_interval():
+    z, p, y = (np.tile(part, 2000) for part in ([0.2, 0.7, 0.6, 0.9], [0.1, 0.8, 0.5, 0.9], [0, 1, 0, 1]))
+    gain = calibration_gain(z, p, y)
     assert sum(gain.interval) / 2 == pytest.approx(float(gain), rel=1e-12)
     assert gain.bounds is None
 

@@ -127,8 +127,8 @@ def test_the_page_agrees_with_the_library(engine, name, tmp_path):
 def _check_parameters(mine, fitted):
     inside = fitted if mine["inner"] is None else fitted.map_
     for key, value in (mine["inner"] or mine["fitted"]).items():
-        if key == "bound_":
-            assert value == inside.bound_
+        if key in ("bound_", "scale_"):
+            assert value == getattr(inside, key)
         elif key != "backend_":
             agree(value, getattr(inside, key))
 

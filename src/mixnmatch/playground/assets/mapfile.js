@@ -85,6 +85,7 @@ const encodedMap = (map, table, summary) => {
   const input = { logits: table.logits, classes: null, weights: "frequency" };
   const optional = { summary_: { summary: encodedAttributes(summary) } };
   if (table.columns) optional.columns_ = { text: [...table.columns] };
+  if (table.vector) optional.vector_ = true;
   if (!map.inner) {
     const params = { loss: "nll", ...input };
     return { type: map.type, params, fitted: { ...encodedAttributes(map.fitted), ...common, ...optional } };

@@ -103,18 +103,19 @@ const logisticMap = (table, kind) => {
 };
 
 const isotonicMap = (table) => {
+  const scale = table.logits && table.width === 2 ? "log-odds" : "probability";
   const functions = problemClasses(table.width).map((k) => {
-    const scores = table.labels.length ? columnOf(table.probabilities, table.width, k) : new Float64Array(0);
+    const scores = table.labels.length ? sortedBy(table, k, scale) : new Float64Array(0);
     return fitSteps(scores, Array.from(table.labels, (label) => label === k), isComputed(table));
   });
   return oneVsAll(table, {
     name: "isotonic",
     columns: (other) => problemClasses(other.width).map((k, problem) =>
-      columnOf(other.probabilities, other.width, k).map((score) => valueOf(functions[problem], score))),
+      sortedBy(other, k, scale).map((score) => valueOf(functions[problem], score))),
     parameters: problemClasses(table.width).map((k, problem) => [
       `${table.names[k]}: number of steps`, functions[problem].knots.length,
     ]),
-    inner: piecewise(functions, false),
+    inner: piecewise(functions, false, scale),
     notes: [],
   });
 };
@@ -151,13 +152,13 @@ const pooledIsotonicMap = (table) => {
     accuracyPreserving: true,
     predict,
     parameters: [["number of steps", shared.knots.length]],
-    inner: piecewise([shared], true),
+    inner: piecewise([shared], true, "probability"),
     fitted: { mixing_: mixing },
     notes: [],
   };
 };
 
-const piecewise = (functions, strict) => {
+const piecewise = (functions, strict, scale) => {
   const joined = (part) => functions.flatMap((one) => one[part]);
   const offsets = [0];
   for (const { knots } of functions) offsets.push(offsets[offsets.length - 1] + knots.length);
@@ -166,13 +167,24 @@ const piecewise = (functions, strict) => {
     params: { shape: "step", strict, smoothing: 1 },
     fitted: {
       knots_: joined("knots"), values_: joined("values"), slopes_: joined("slopes"),
-      left_: functions.map((one) => one.left), offsets_: offsets,
+      left_: functions.map((one) => one.left), offsets_: offsets, scale_: scale,
     },
   };
 };
 
 // Whether probabilities were computed here: others may round them differently.
 const isComputed = (table) => table.logits || table.offSimplex;
+
+// What steps sort the samples by, for class k: its probability, or the log-odds of two classes, of which large ones still
+// differ where probabilities are equal to 1. They are brought to [0, 1], as in mixnmatch/maps/columns.py.
+const sortedBy = (table, k, scale) => {
+  if (scale === "probability") return columnOf(table.probabilities, table.width, k);
+  const lead = columnOf(table.scores, 2, 1), other = columnOf(table.scores, 2, 0);
+  return lead.map((score, row) => {
+    const odds = score - other[row], s = 0.5 / Math.sqrt(Math.abs(odds) + 1);
+    return odds < 0 ? s : 1 - s;
+  });
+};
 
 const columnOf = (values, width, k) =>
   Float64Array.from({ length: values.length / width }, (_, row) => values[row * width + k]);

@@ -11,10 +11,10 @@ const WIDEST = 1e9;
 // So many rows of "logits" are compared with probabilities, which they are sometimes mistaken for.
 const ROWS_TO_COMPARE = 10;
 
-// Scores are row-major, n x L. A single column of scores, of the positive class, has become two columns.
+// Scores are row-major, n x L. A single column of scores, of the positive class (`vector`), has become two columns.
 export class Table {
-  constructor({ scores, width, logits, labels, names, columns = null, offSimplex = false }) {
-    Object.assign(this, { scores, width, logits, labels, names, columns, offSimplex });
+  constructor({ scores, width, logits, labels, names, columns = null, offSimplex = false, vector = false }) {
+    Object.assign(this, { scores, width, logits, labels, names, columns, offSimplex, vector });
     this.n = labels.length;
   }
 
@@ -118,12 +118,13 @@ export const checkedTable = ({ scores, width, logits, labels, names, columns = n
     }
     offSimplex = furthest > AS_GIVEN;
   }
-  if (width === 1) {
+  const vector = width === 1;
+  if (vector) {
     const both = new Float64Array(2 * scores.length);
     scores.forEach((score, row) => both.set([logits ? 0 : 1 - score, score], 2 * row));
     [scores, width, offSimplex] = [both, 2, false];
   }
-  return { table: new Table({ scores, width, logits, labels, names, columns, offSimplex }), warnings };
+  return { table: new Table({ scores, width, logits, labels, names, columns, offSimplex, vector }), warnings };
 };
 
 // How far the furthest row of probabilities is from summing to 1; an error for the first row that is no such row.
