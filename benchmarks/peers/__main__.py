@@ -99,6 +99,8 @@ def main() -> None:
         quality.write(judged, tables / "quality.csv")
         if options.quality_limit:
             limit = {"processor time at most": f"{options.quality_limit:g} s for each"}
+            if options.take:
+                limit["other libraries"] = "of the table before, where a problem came out the same"
             note_run(tables / "about.json", "quality", began | limit)
     if "page" in parts:
         write_page(options.output, options.environment / "peers.json")
