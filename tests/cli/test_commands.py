@@ -192,6 +192,8 @@ def test_the_default_method_depends_on_the_number_of_classes(files, run):
     np.savez("two.npz", probs=z, labels=(rng.random(200) < z).astype(int))
     assert parsed(run("fit", "two.npz", "-o", "two.json", "--json"))["method"] == "auto"
     assert parsed(run("fit", "val.npz", "-o", "three.json", "--json"))["method"] == "ets"
+    assert run("fit", "two.npz", "-o", "brier.json", "--loss", "brier").exit_code == 0
+    assert mixnmatch.load("brier.json").scoring == "brier"
 
 
 def test_evaluate_as_text(files, run):

@@ -96,7 +96,7 @@ def command(
     table = reading.read(scores)
     method = method or default_method(table.checked.n_classes)
     told = reading.classes is not None
-    map_ = _build(method, table, reading.weighting, told, _settings(loss, options))
+    map_ = _build(method, table, reading.weighting, told, _settings(method, loss, options))
     if preserve_accuracy and not map_.accuracy_preserving:
         map_ = _held_to_winners(map_)
     start = perf_counter()
@@ -144,8 +144,18 @@ def _save(map_: Any, output: Path, notes: dict[str, Any], *, force: bool) -> Non
         map_.save(output, metadata=notes)
 
 
-def _settings(loss: str | None, options: tuple[str, ...]) -> dict[str, Any]:
-    return ({} if loss is None else {"loss": loss}) | _pairs(options, "--option")
+def _settings(method: str, loss: str | None, options: tuple[str, ...]) -> dict[str, Any]:
+    given = {} if loss is None else {"loss": loss}
+    if loss is not None and "loss" not in (known := _known(method)) and "scoring" in known:
+        given = {"scoring": loss}  # what the weights of a stack minimise
+    return given | _pairs(options, "--option")
+
+
+def _known(method: str) -> set[str]:
+    """Names of the settings of a method."""
+    from mixnmatch.maps.registry import calibrator
+
+    return {name.rpartition("__")[2] for name in calibrator(method).get_params(deep=True)}
 
 
 def _pairs(texts: tuple[str, ...], option: str) -> dict[str, Any]:
@@ -172,7 +182,7 @@ def _build(method: str, table: ScoreTable, weighting: str, told: bool, settings:
     try:
         return calibrator(method, logits=table.logits, **common, **settings)
     except TypeError:
-        known = {name.rpartition("__")[2] for name in calibrator(method).get_params(deep=True)}
+        known = _known(method)
         unknown = [name for name in settings if name not in known] or list(settings)
         meant = did_you_mean(unknown[0], known)
         msg = f"the method {method!r} has no setting {' or '.join(repr(name) for name in unknown)}{meant}"
