@@ -17,7 +17,8 @@ Array = NDArray[np.float64]
 STRENGTHS = np.append(10.0 ** np.arange(-1.0, 3.1, 0.5), 1e5)
 # So much of the calibration set is beyond each end of the curved part.
 TAIL = 0.01
-LONGEST_PIECE = 4.0
+# Length of the pieces that a parabola is cut into, if there are not more than so many.
+LONGEST_PIECE, MOST_PIECES = 4.0, 256
 
 
 class QuadraticScaling(OddsCurveMap):
@@ -87,7 +88,7 @@ def _parabola(low: float, high: float, first: float, last: float, middle: float)
     The parabola is cut into short pieces, so that single precision does not lose digits far from where a piece starts.
     """
     width = high - low
-    knots = np.linspace(low, high, int(np.ceil(width / LONGEST_PIECE)) + 1)
+    knots = np.linspace(low, high, int(min(np.ceil(width / LONGEST_PIECE), MOST_PIECES)) + 1)
     away, bend = knots - low, (last - first) / (2 * width)
     value = middle - width * (3 * first + last) / 8 + (first + bend * away) * away
     slope = first + 2 * bend * away
