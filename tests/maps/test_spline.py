@@ -119,7 +119,7 @@ def test_average_is_the_mean_of_the_probabilities(monotone):
     weights = rng.dirichlet(np.ones(len(curves)))
     at = nodes(knots)
     values, slopes = (np.stack([part(at) for part in parts]) for parts in (curves, [c.slope for c in curves]))
-    made = average(at, values, slopes, weights, inside=np.abs(at) < 6, monotone=monotone)
+    made = average(at, values, slopes, weights, inside=slice(5, len(at) - 5), monotone=monotone)
     x = rng.uniform(-60, 60, size=4000)
     f = np.stack([curve(x) for curve in curves])
     # Logarithms of the mean and of its complement, so that nothing is lost where probabilities are near 1.
@@ -129,6 +129,24 @@ def test_average_is_the_mean_of_the_probabilities(monotone):
     np.testing.assert_allclose(made(x[inside]), (log_p - log_not)[inside], atol=0.01)
     np.testing.assert_allclose(sigmoid(made(x)), np.exp(log_p), atol=1e-3)
     assert not monotone or made.least_slope() > 0
+
+
+@pytest.mark.parametrize("monotone", [20.0, False])
+def test_average_of_equal_scores(monotone):
+    for x in (*np.random.default_rng(0).normal(0, 20, 40), 85.0, 1e9, -1e9, 0.0):
+        fitted = SplineCalibration(penalty="average", monotone=monotone, logits=True).fit([x, x, x], [0, 1, 1])
+        assert 0 < fitted.predict_proba([x])[0, 1] < 1
+
+
+@pytest.mark.parametrize("monotone", [True, 20.0, False])
+@pytest.mark.parametrize("far", [-1e4, 1e4, 1e8])
+def test_average_of_scores_with_one_far_away(monotone, far):
+    rng = np.random.default_rng(0)
+    x = np.append(rng.normal(0, 2, 500), far)
+    y = (rng.random(501) < sigmoid(np.clip(x, -9, 9))).astype(int)
+    p = SplineCalibration(penalty="average", monotone=monotone, logits=True).fit(x, y).predict_proba(np.sort(x))[:, 1]
+    assert np.isfinite(p).all()
+    assert not monotone or (np.diff(p) >= 0).all()
 
 
 def test_average_never_decreases_beyond_the_samples():

@@ -58,7 +58,9 @@ def averaged_spline(table: OddsTable, count: int, *, odds: float, who: Any) -> C
     scaled = OddsTable(np.arcsinh(table.log_odds), table.weight, table.positive)
     other = NaturalSplines.at(knots_of(scaled, count))
     at = nodes(_distinct(np.concatenate([basis.knots, np.sinh(other.knots)])))
-    inside = (at >= table.log_odds[0]) & (at <= table.log_odds[-1])
+    # The nodes of the range of the samples, and the next ones beyond its ends.
+    low, high = np.searchsorted(at, table.log_odds[[0, -1]])
+    inside = slice(max(int(low) - 1, 0), min(int(high) + 1, len(at)))
     values, slopes, least = [at[None]], [np.ones((1, len(at)))], [np.ones((1, 2))]
     evidence, prior = [_identity_evidence(table)], [np.array([IDENTITY])]
     for family in (_of_log_odds(basis, table), _of_asinh(other, table)):
@@ -66,17 +68,17 @@ def averaged_spline(table: OddsTable, count: int, *, odds: float, who: Any) -> C
         path = fit_path(family.features(table.log_odds), table, family.penalties, family.identity, free, who)
         values.append(path.theta @ family.features(at).T)
         slopes.append(path.theta @ family.slopes(at).T)
-        ends = [slopes[-1].min(axis=1), slopes[-1].min(axis=1, where=inside, initial=np.inf)]
-        least.append(np.stack(ends, axis=1))
+        least.append(np.stack([slopes[-1].min(axis=1), slopes[-1][:, inside].min(axis=1)], axis=1))
         evidence.append(path.log_evidence)
         prior.append(family.prior)
-    log_evidence = np.concatenate(evidence)
+    log_weights = np.log(np.concatenate(prior)) + np.concatenate(evidence)
     rising, rising_inside = (np.concatenate(least) >= table.smallest_slope).T
     allowed = rising if odds == np.inf else rising_inside
-    weights = np.concatenate(prior) * np.exp(log_evidence - log_evidence.max())
-    monotone = bool(weights[~allowed].sum() <= odds * weights[allowed].sum())
+    others, own = (np.logaddexp.reduce(log_weights[part], initial=-np.inf) for part in (~allowed, allowed))
+    monotone = bool(others - own <= (np.log(odds) if odds > 0 else -np.inf))
     if monotone:
-        weights = np.where(allowed, np.concatenate(prior) * np.exp(log_evidence - log_evidence[allowed].max()), 0.0)
+        log_weights[~allowed] = -np.inf
+    weights = np.exp(log_weights - log_weights.max())
     kept = np.flatnonzero(weights > LEAST_SHARE * weights.sum())
     f, slope = (np.vstack(parts)[kept] for parts in (values, slopes))
     return average(at, f, slope, weights[kept] / weights[kept].sum(), inside=inside, monotone=monotone)

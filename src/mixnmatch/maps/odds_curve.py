@@ -65,7 +65,7 @@ class Curve:
         return float(min(ends.min(), inside.min()))
 
 
-def average(at: Array, f: Array, slope: Array, weights: Array, *, inside: NDArray[np.bool_], monotone: bool) -> Curve:
+def average(at: Array, f: Array, slope: Array, weights: Array, *, inside: slice, monotone: bool) -> Curve:
     r"""Log-odds of the weighted mean of the probabilities :math:`\sigma(f_g(x))`, interpolated between many nodes.
 
     ``f`` and ``slope`` hold values and derivatives of the functions at the nodes ``at``, G x N. Interpolation is by
@@ -78,7 +78,7 @@ def average(at: Array, f: Array, slope: Array, weights: Array, *, inside: NDArra
     # The slope is that of the functions, weighted by the share of each in p (1 - p).
     share = np.exp(log_weights - np.logaddexp(0.0, f) - np.logaddexp(0.0, -f) - log_p - log_not)
     value, rise = log_p - log_not, np.sum(share * slope, axis=0)
-    first, last = np.flatnonzero(inside)[[0, -1]]
+    first, last = inside.start, inside.stop - 1
     value[last:] = np.maximum.accumulate(value[last:])
     value[: first + 1] = np.minimum.accumulate(value[first::-1])[::-1]
     width, secant = np.diff(at), np.diff(value) / np.diff(at)
