@@ -361,6 +361,21 @@ def test_keeps_the_order_of_samples_of_two_classes(seed):
     assert (np.diff(Auto().fit(p, y).predict_proba(grid)[:, 1]) >= 0).all()
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_two_classes_of_any_scale_and_size(seed):
+    """Scores from nearly equal to far apart, ties, and one far away from the others."""
+    rng = np.random.default_rng(seed)
+    for n in (1, 2, 5, 10, 12, 30, 64):
+        x = rng.normal(size=n) * 10 ** rng.uniform(-6, 6) + rng.normal() * 10 ** rng.uniform(-3, 4)
+        if seed % 4 == 0:
+            x = np.round(2 * x / np.abs(x).max())
+        if seed % 5 == 0:
+            x[0] *= 1e4
+        p = Auto(logits=True).fit(x, rng.integers(0, 2, n)).predict_proba(x)
+        assert np.isfinite(p).all()
+        np.testing.assert_allclose(p.sum(axis=1), 1)
+
+
 def test_gives_up_the_order_of_samples_where_labels_contradict_it():
     rng = np.random.default_rng(0)
     odds = rng.normal(0, 2, 1000)

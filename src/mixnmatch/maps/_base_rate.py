@@ -12,6 +12,7 @@ from mixnmatch._engine.block import Block
 from mixnmatch._engine.errors import caller_level
 from mixnmatch._engine.rows import Rows
 from mixnmatch.exceptions import CalibrationWarning
+from mixnmatch.maps.summary import CalibrationSummary
 
 # A difference is reported if chance alone makes one in any class with this probability, ...
 LEVEL = 0.001
@@ -22,9 +23,9 @@ SHARE = 0.2
 ROWS_TO_RANK, REVERSED = 20_000, 4.0
 
 
-def warn_of_one_class(fitted: Any, given: Rows) -> bool:
+def warn_of_one_class(summary: CalibrationSummary, given: Rows) -> bool:
     """Warn if all samples are of one class, and say whether they are: a map can then only learn to predict it."""
-    present = np.flatnonzero(fitted.summary_.class_weights > 0)
+    present = np.flatnonzero(summary.class_weights > 0)
     if len(present) > 1:
         return False
     assert given.classes is not None
@@ -72,11 +73,13 @@ def _ranked_by(block: Block) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     return scores, block.y == 1
 
 
-def warn_of_base_rate(fitted: Any, given: Rows) -> None:
-    """Warn if the mean calibrated probability of a class misses its frequency by more than chance."""
+def warn_of_base_rate(summary: CalibrationSummary, given: Rows, *, preserving: bool) -> None:
+    """Warn if the mean calibrated probability of a class misses its frequency by more than chance.
+
+    ``preserving`` says that the map keeps the predicted classes.
+    """
     from statistics import NormalDist  # SciPy would take longer to load than most maps to fit
 
-    summary = fitted.summary_
     weight, seen = summary.total_weight, summary.class_weights
     expected = weight * summary.mean_prediction
     # Counts are whole numbers: a difference of one of them is no evidence, and its error is at least one. The variance
@@ -91,7 +94,7 @@ def warn_of_base_rate(fitted: Any, given: Rows) -> None:
         return
     worst = 1 if given.n_classes == 2 else int(np.where(clear, gap / error, 0).argmax())
     assert given.classes is not None
-    why = "it keeps the predicted classes" if fitted.accuracy_preserving else "it does not fit these data"
+    why = "it keeps the predicted classes" if preserving else "it does not fit these data"
     msg = (
         f"after calibration the mean probability of class {given.classes[worst].item()!r} is "
         f"{_percent(expected[worst] / weight)}, but {_percent(seen[worst] / weight)} of the calibration set are of "

@@ -20,11 +20,11 @@ Array = NDArray[np.float64]
 # functions of the log-odds and of their asinh. The largest one leaves a straight line.
 LINE = (0.1, 1.0, 10.0, 100.0)
 ROUGH, ROUGH_ASINH, STRAIGHT = (1e-3, 1e-2, 0.1, 1.0, 10.0, 1e7), (1e-2, 0.1, 1.0, 10.0), 1e7
-# What straight lines through 0 and the identity weigh beside a spline before the data have spoken.
+# What straight lines through 0 (the pivot) and the identity weigh beside a spline before the data have spoken.
 THROUGH_ZERO, IDENTITY = 2.0, 30.0
 # Fits with less weight than this are left out.
 LEAST_SHARE = 1e-6
-# Knots of the two scales that are closer than this are one.
+# Knots of the two scales that are closer than so many units are one.
 APART = 1e-3
 # Log-odds of this size (root mean square) or less are smoothed on their own scale, larger ones as if they had it.
 USUAL_SIZE = 10.0
@@ -34,18 +34,20 @@ USUAL_SIZE = 10.0
 class Family:
     """Functions that are linear in their parameters, the last two of which are those of the straight line inside.
 
-    ``features`` and ``slopes`` give values and derivatives of what the parameters multiply, m x P.
+    ``features`` and ``slopes`` give values and derivatives of what the parameters multiply, m x P. The line is one of
+    x less the pivot, the last parameter is its value there.
     """
 
     features: Callable[[Array], Array]
     slopes: Callable[[Array], Array]
     penalties: Array
     prior: Array
+    pivot: float
 
     @property
     def identity(self) -> Array:
         """Parameters of the identity."""
-        return np.append(np.zeros(self.penalties.shape[1] - 2), [1.0, 0.0])
+        return np.append(np.zeros(self.penalties.shape[1] - 2), [1.0, self.pivot])
 
 
 def averaged_spline(table: OddsTable, count: int, *, odds: float, who: Any) -> Curve:
@@ -57,7 +59,8 @@ def averaged_spline(table: OddsTable, count: int, *, odds: float, who: Any) -> C
     basis = NaturalSplines.at(knots_of(table, count))
     scaled = OddsTable(np.arcsinh(table.log_odds), table.weight, table.positive)
     other = NaturalSplines.at(knots_of(scaled, count))
-    at = nodes(_distinct(np.concatenate([basis.knots, np.sinh(other.knots)])))
+    unit = table.slope_unit
+    at = nodes(_distinct(np.concatenate([basis.knots, np.sinh(other.knots)]), APART * unit), unit)
     # The nodes of the range of the samples, and the next ones beyond its ends.
     low, high = np.searchsorted(at, table.log_odds[[0, -1]])
     inside = slice(max(int(low) - 1, 0), min(int(high) + 1, len(at)))
@@ -85,51 +88,50 @@ def averaged_spline(table: OddsTable, count: int, *, odds: float, who: Any) -> C
 
 
 def _of_log_odds(basis: NaturalSplines, table: OddsTable) -> Family:
-    """Splines of the log-odds with penalties on the line inside, on its slope less 1 and its change at 0; lines."""
-    bent = basis.components()[:, :-2]
-    size, unit = bent.shape[1] + 2, table.slope_unit
+    """Splines of the log-odds, and lines; penalties on the slope of the line inside and on its change at the pivot."""
+    bent, pivot = basis.components()[:, :-2], table.pivot
     stretch = max(1.0, table.size / USUAL_SIZE) ** 3
-    turning = np.append(np.zeros(size - 2), [table.pivot, 1.0])
 
-    def penalty(rough: float, line: float, at_zero: float) -> Array:
-        away = np.append(np.full(size - 2, rough * stretch), [line * unit**2, 0.0])
-        return np.diag(away) + at_zero / 4 * np.outer(turning, turning)
+    def penalty(rough: float, line: float, at_pivot: float) -> Array:
+        each = np.full(bent.shape[1], rough * stretch)
+        return np.diag(np.append(each, [line * table.slope_unit**2, at_pivot / 4]))
 
     pairs = list(product(ROUGH, LINE))
     penalties = [penalty(rough, line, line) for rough, line in pairs]
     penalties += [penalty(STRAIGHT, line, STRAIGHT) for line in LINE]
     prior = np.append(np.ones(len(pairs)), np.full(len(LINE), THROUGH_ZERO))
     return Family(
-        lambda x: np.column_stack([basis(x) @ bent, x, np.ones_like(x)]),
+        lambda x: np.column_stack([basis(x) @ bent, x - pivot, np.ones_like(x)]),
         lambda x: np.column_stack([basis.slope(x) @ bent, np.ones_like(x), np.zeros_like(x)]),
         np.stack(penalties),
         prior,
+        pivot,
     )
 
 
 def _of_asinh(basis: NaturalSplines, table: OddsTable) -> Family:
-    """Splines of asinh(x) plus a line in x, with the same penalties but on the change of the whole at 0."""
-    parts, unit = basis.components()[:, :-1], table.slope_unit
+    """Splines of asinh(x) plus a line in x, with the same penalties but on the change of the whole at the pivot."""
+    parts, pivot = basis.components()[:, :-1], table.pivot
+    there = basis(np.arcsinh([pivot])) @ parts
 
     def features(x: Array) -> Array:
-        return np.column_stack([basis(np.arcsinh(x)) @ parts, x, np.ones_like(x)])
+        return np.column_stack([basis(np.arcsinh(x)) @ parts - there, x - pivot, np.ones_like(x)])
 
     def slopes(x: Array) -> Array:
         inner = basis.slope(np.arcsinh(x)) @ parts / np.hypot(1.0, x)[:, None]
         return np.column_stack([inner, np.ones_like(x), np.zeros_like(x)])
 
-    turning = features(np.array([table.pivot]))
     penalties = [
-        np.diag(np.append(np.full(parts.shape[1], rough), [line * unit**2, 0.0])) + line / 4 * turning.T @ turning
+        np.diag(np.append(np.full(parts.shape[1], rough), [line * table.slope_unit**2, line / 4]))
         for rough, line in product(ROUGH_ASINH, LINE)
     ]
-    return Family(features, slopes, np.stack(penalties), np.ones(len(penalties)))
+    return Family(features, slopes, np.stack(penalties), np.ones(len(penalties)), pivot)
 
 
-def _distinct(knots: Array) -> Array:
+def _distinct(knots: Array, apart: float) -> Array:
     """Knots in increasing order, without those close to the one before."""
     ordered = np.sort(knots)
-    return np.asarray(ordered[np.append(True, np.diff(ordered) > APART)])
+    return np.asarray(ordered[np.append(True, np.diff(ordered) > apart)])
 
 
 def _identity_evidence(table: OddsTable) -> Array:

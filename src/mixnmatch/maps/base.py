@@ -133,11 +133,12 @@ class CalibrationMap(FittedMethods, Parameters):
             self._check_form(scores)
         given = door.labelled(door.rows(scores, y, sample_weight, positive=positive, **self._input_settings()))
         self._fit_source(given)
-        self._with_fitted({"summary_": summarise(self, given)})
-        if not warn_of_one_class(self, given):
+        summary = summarise(self, given)
+        self._with_fitted({"summary_": summary})
+        if not warn_of_one_class(summary, given):
             warn_of_reversed_scores(given)
             if self._follows_base_rate:
-                warn_of_base_rate(self, given)
+                warn_of_base_rate(summary, given, preserving=self.accuracy_preserving)
         return self
 
     def fit_batches(self, batches: Iterable[Any], *, directory: str | PathLike[str] | None = None) -> Self:

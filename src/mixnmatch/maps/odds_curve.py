@@ -95,13 +95,13 @@ def average(at: Array, f: Array, slope: Array, weights: Array, *, inside: slice,
     return Curve(at, np.vstack([outer[0], inner, outer[1]]))
 
 
-def nodes(knots: Array) -> Array:
-    """Nodes between knots, and beyond them in ever wider steps."""
+def nodes(knots: Array, unit: float = 1.0) -> Array:
+    """Nodes between knots, and beyond them in ever wider steps, for functions that change over distances of a unit."""
     between = [
-        np.linspace(low, high, int(np.clip(np.ceil((high - low) / STEP), *PARTS)), endpoint=False)
+        np.linspace(low, high, int(np.clip(np.ceil((high - low) / (STEP * unit)), *PARTS)), endpoint=False)
         for low, high in pairwise(knots)
     ]
-    return np.concatenate([knots[0] - BEYOND[::-1], *between, knots[-1] + np.append(0.0, BEYOND)])
+    return np.concatenate([knots[0] - unit * BEYOND[::-1], *between, knots[-1] + unit * np.append(0.0, BEYOND)])
 
 
 def evaluate(x: Array, knots: Array, pieces: Array) -> Array:
