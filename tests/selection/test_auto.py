@@ -361,6 +361,7 @@ def test_keeps_the_order_of_samples_of_two_classes(seed):
     assert (np.diff(Auto().fit(p, y).predict_proba(grid)[:, 1]) >= 0).all()
 
 
+@pytest.mark.filterwarnings("ignore:all rows of the scores lie in")
 @pytest.mark.parametrize("seed", range(12))
 def test_two_classes_of_any_scale_and_size(seed):
     """Scores from nearly equal to far apart, ties, and one far away from the others."""
