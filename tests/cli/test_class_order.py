@@ -125,7 +125,7 @@ def test_a_map_of_one_column_knows_its_class(nameless, run):
     assert run("fit", "one.csv", "-o", "vector.json").exit_code == 0
     assert run("apply", "vector.json", "nameless.csv", "-o", "a.csv").exit_code == 0
     assert run("apply", "vector.json", "one.csv", "-o", "b.csv").exit_code == 0
-    np.testing.assert_array_equal(pd.read_csv("a.csv").iloc[:, -1], pd.read_csv("b.csv").iloc[:, -1])
+    np.testing.assert_allclose(pd.read_csv("a.csv").iloc[:, -1], pd.read_csv("b.csv").iloc[:, -1])
 
 
 @pytest.mark.parametrize("start", ["", "score_"])
