@@ -84,7 +84,7 @@ def test_threads_of_blas_are_as_before_after_20000_concurrent_calls(tmp_path):
     paths = [str(tmp_path / f"{name}.json") for name in ("ts", "sms", "irm")]
     for path, name in zip(paths, ("ts", "sms", "irm"), strict=True):
         calibrator(name, logits=True).fit(LOGITS, Y).save(path)
-    subprocess.run([sys.executable, "-W", "ignore", "-c", BLAS_AFTER, *paths], check=True)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", BLAS_AFTER, *paths], check=True, timeout=300)
 
 
 @pytest.mark.parametrize("name", NAMES)
