@@ -1,5 +1,6 @@
 """Serving a saved map: what is imported, what the whole process keeps, rows of every kind."""
 
+import functools
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 import mixnmatch as mm
 from mixnmatch import calibrator, calibrators, engine
 from mixnmatch._engine import passes
+from mixnmatch._engine.cached_property import cached_property
 from mixnmatch._engine.kernels import compiled_available
 from tests.conftest import make_problem
 
@@ -240,12 +242,55 @@ def test_cpu_quota_of_a_container(tmp_path, files, expected):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_property_in_work_does_not_stop_that_of_another_object():
+    started, done = threading.Event(), threading.Event()
+
+    class Slow:
+        def __init__(self, wait):
+            self.wait = wait
+
+        @cached_property
+        def value(self):
+            if self.wait:
+                started.set()
+                assert done.wait(timeout=60)
+            return [self.wait]
+
+    first, second = Slow(True), Slow(False)
+    with ThreadPoolExecutor(1) as other:
+        value = other.submit(lambda: first.value)
+        assert started.wait(timeout=60)
+        assert second.value is second.value == [False]
+        done.set()
+        assert value.result() is first.value == [True]
+    assert isinstance(vars(Slow)["value"], functools.cached_property)  # tools that draw pages know it as a property
+
+
+FIRST_FITS = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np
+import mixnmatch
+rows = np.random.default_rng(0).normal(size=(500, 4)) * 3
+with ThreadPoolExecutor(8) as pool:
+    fits = [mixnmatch.calibrator(name, logits=True) for name in ("ts", "sms", "matrix")] * 4
+    list(pool.map(lambda fit: fit.fit(rows, rows.argmax(axis=1)), fits))
+"""
+
+
+def test_first_fits_in_threads_end():
+    """Some of them load libraries while others look through the loaded ones for those of linear algebra."""
+    for _ in range(5):
+        subprocess.run([sys.executable, "-W", "ignore", "-c", FIRST_FITS], check=True, timeout=60)
+
+
 def test_fork_during_fits_does_not_block_the_child():
     """A child that was forked while other threads were inside a fit can fit and predict."""
     code = """
 import os, sys, threading
 import numpy as np
 import mixnmatch
+sys.setswitchinterval(1e-6)  # so that forks meet threads in the midst of everything
 x = np.random.default_rng(0).normal(size=(2000, 4)); y = x.argmax(axis=1)
 # Everything is imported by now: Python itself cannot fork safely while a thread imports a module.
 [mixnmatch.calibrator(name, logits=True).fit(x, y).predict_proba(x) for name in ("sms", "vector")]

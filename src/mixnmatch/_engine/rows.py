@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine import kernels
 from mixnmatch._engine.along_rows import two_columns
 from mixnmatch._engine.block import Block, FittedMap
+from mixnmatch._engine.cached_property import cached_property
 from mixnmatch._engine.dask import is_dask, map_chunks, reduce_chunks, rows_like
 from mixnmatch._engine.folds import Fold
 from mixnmatch._engine.passes import add, asked_backend, light_bytes, row_ranges, run_blocks, total

@@ -7,12 +7,12 @@ calibration errors draw curves from.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.cached_property import cached_property
 from mixnmatch.evaluation import _logistic
 from mixnmatch.evaluation._binning import Floats, Grid
 

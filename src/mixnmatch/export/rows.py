@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
+from mixnmatch._engine.cached_property import cached_property
 from mixnmatch.export.graph import Graph, Tensor, softmax_parts
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.cached_property import cached_property
 from mixnmatch._engine.prepared import Prepared
 from mixnmatch.maps._linear_passes import (
     Problem,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
+from mixnmatch._engine.cached_property import cached_property
 from mixnmatch._engine.passes import run_blocks
 from mixnmatch.maps.columns import COPIED_COLUMNS, Columns, tied_entries, weighted_count
 from mixnmatch.maps.ties import upper_edges

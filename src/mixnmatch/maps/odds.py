@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
+from mixnmatch._engine.cached_property import cached_property
 from mixnmatch.maps.columns import Columns, labels, log_odds, weighted_count
 
 Array = NDArray[np.float64]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mixnmatch._engine.cached_property import cached_property
 
 Floats = NDArray[np.float64]
 

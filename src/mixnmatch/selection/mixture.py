@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
+from mixnmatch._engine.cached_property import cached_property
 from mixnmatch._engine.prepared import Prepared
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps._solve import Point

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from mixnmatch._engine.cached_property import cached_property
 from mixnmatch._engine.errors import PYTHON
 from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch._engine.tabular import Cells, Record, Tabular, interval_columns

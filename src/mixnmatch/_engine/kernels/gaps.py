@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mixnmatch._engine.cached_property import cached_property
 
 # A table of where knots are has at most so many cells: it stays in a second-level cache.
 _CELLS = 1 << 18

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mixnmatch._engine.cached_property import cached_property
 
 # Bits that are dropped, by the size of a type. What stays tells numbers of any size apart to one part in 512 (tables of
 # 2 MB for float64), or to one part in 8 (32 kB): enough for a few numbers, and made in no time.
