@@ -58,8 +58,8 @@ class Timing:
     result: Any
 
 
-def timed(work: Callable[[], Any], at_most: int = 7, budget: float = 0.5) -> Timing:
-    """Call something a few times.
+def timed(work: Callable[[], Any], at_least: int = 7, short: float = 0.05, budget: float = 0.5) -> Timing:
+    """Call something ``at_least`` a few times and ``short`` seconds, within a ``budget``.
 
     The call whose memory is watched starts with none that is free, which makes it slower: it counts for time only
     where it takes longer than ``budget``.
@@ -69,7 +69,7 @@ def timed(work: Callable[[], Any], at_most: int = 7, budget: float = 0.5) -> Tim
         return Timing(first, first, memory, result)
     seconds, memory, result = call(work)
     times = [seconds] if seconds > budget else []
-    while not times or (len(times) < at_most and sum(times) < budget):
+    while not times or ((len(times) < at_least or sum(times) < short) and sum(times) < budget):
         start = time.perf_counter()
         result = work()
         times.append(time.perf_counter() - start)

@@ -23,8 +23,7 @@ def read_labels(y: Any, n_rows: int, n_classes: int, classes: Any = None) -> tup
         return _read_dask_labels(y, n_rows, n_classes, classes)
     labels = as_labels(y, n_rows)
     if classes is None and not is_text(labels):
-        low, high = _range(labels)
-        if n_classes == 2 and low == -1 and high <= 1 and labels.all():
+        if n_classes == 2 and _range(labels)[0] == -1 and labels.max() <= 1 and labels.all():
             classes = np.array([-1, 1])
         else:
             return _column_indices(labels, n_classes), np.arange(n_classes)

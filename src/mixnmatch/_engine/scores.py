@@ -242,7 +242,7 @@ def _checked(table: Scores, name: str, first_row: int | str = 0) -> Scores:
             "rounded; they are renormalised. Save more decimals to avoid this"
         )
         warnings.warn(InputWarning(msg, off=found), stacklevel=caller_level())
-    return replace(table, off_simplex=found > ROUNDING.get(name, 1e-9))
+    return replace(table, off_simplex=True) if found > ROUNDING.get(name, 1e-9) else table
 
 
 def _warn_of_probabilities(table: Scores) -> None:

@@ -313,7 +313,7 @@ def _adds_up(metric: CalibrationMetric) -> bool:
 
 def _error(side: Rows, collected: Any, asked: _Asked, clusters: NDArray[np.intp] | None) -> Any:
     """The calibration error of one side."""
-    metric, rng = asked.metric, errors._generator(asked.random_state)
+    metric, rng = asked.metric, errors.generator(asked.random_state)
     if side.on_dask and collected and isinstance(collected[0], ErrorSums):
         return _error_of_sums(collected[0], asked, rng)
     clustered = clusters is not None and metric.notion in ("top-label", "binary")
@@ -322,7 +322,7 @@ def _error(side: Rows, collected: Any, asked: _Asked, clusters: NDArray[np.intp]
         codes = clusters if clustered else None
         known = asked.interval and (codes is None or len(np.unique(codes)) > 1)
         settings: dict[str, Any] = {"name": asked.name, "interval": known, "confidence": asked.confidence}
-        return errors.error_of(own, metric, rng=rng, clusters=codes, **settings)
+        return errors.error_of(own, metric, random_state=rng, clusters=codes, **settings)
     parts = collected[1]
     weight = None if parts[0][2] is None else np.concatenate([part[2] for part in parts])
     z = np.concatenate([part[0] for part in parts])

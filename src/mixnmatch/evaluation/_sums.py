@@ -51,7 +51,7 @@ class ErrorSums:
 
 def error_sums(source: Rows, notion: str, estimator: Estimator) -> ErrorSums:
     """Sums of all rows of a source, in one pass."""
-    if isinstance(estimator, Histogram):
+    if isinstance(estimator, Histogram) and isinstance(estimator.bins, str):
         estimator = replace(estimator, bins=count_bins(estimator.bins, source.total_weight()))
     block_bytes = CLASS_BYTES if notion == "class-wise" else source.light_bytes
     return source.total(error_statistic, notion, estimator, block_bytes=block_bytes)

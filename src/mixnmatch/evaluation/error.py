@@ -263,10 +263,16 @@ def calibration_error(
     chosen = _build(estimator, bins=bins, binning=binning, bandwidth=bandwidth, kernel=kernel)
     metric = CalibrationMetric(chosen, notion, chosen.norms[0] if norm is None else norm, average)
     metric = metric.for_classes(source.n_classes)
-    name = estimator if isinstance(estimator, str) else repr(chosen)
-    rng = _generator(random_state)
+    _check_random_state(random_state)
     return error_of(
-        source, metric, name=name, interval=interval, clusters=clusters, root=root, confidence=confidence, rng=rng
+        source,
+        metric,
+        name=estimator if isinstance(estimator, str) else repr(chosen),
+        interval=interval,
+        clusters=clusters,
+        root=root,
+        confidence=confidence,
+        random_state=random_state,
     )
 
 
@@ -277,7 +283,7 @@ def error_of(
     name: str,
     interval: bool,
     confidence: float,
-    rng: np.random.Generator,
+    random_state: int | np.random.Generator | None,
     clusters: Any = None,
     root: bool = False,
 ) -> CalibrationError:
@@ -285,7 +291,7 @@ def error_of(
     value, per_class, sums = metric.of_source(source)
     ends, p_value = None, None
     if interval:
-        ends, p_value = _infer(metric, value, source, sums, clusters, confidence, rng)
+        ends, p_value = _infer(metric, value, source, sums, clusters, confidence, generator(random_state))
     return result_of(
         metric,
         value,
@@ -338,12 +344,19 @@ def result_of(
 _build = estimator
 
 
-def _generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    if random_state is not None and (not isinstance(random_state, int | np.integer) or random_state < 0):
+def _check_random_state(random_state: Any) -> None:
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return
+    if not isinstance(random_state, int | np.integer) or random_state < 0:
         msg = f"random_state must be a whole number from 0 on or a numpy Generator, got {random_state!r}"
         raise ValueError(msg)
+
+
+def generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
+    """Random numbers for intervals and tests, of a seed; a generator is returned as it is."""
+    _check_random_state(random_state)
+    if isinstance(random_state, np.random.Generator):
+        return random_state
     # Not the stream that the same seed gives to users: data simulated from it would meet the very same numbers here.
     return np.random.default_rng([0 if random_state is None else random_state, 0x6D69786E])
 

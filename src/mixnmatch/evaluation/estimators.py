@@ -231,7 +231,12 @@ def _load_entry_points() -> None:
 def estimators() -> dict[str, Callable[..., Estimator]]:
     """All estimators by name, those of other packages included."""
     _load_entry_points()
-    return {name: resolve_name(made) if isinstance(made, str) else made for name, made in ESTIMATORS.items()}
+    return {name: _factory(name) for name in ESTIMATORS}
+
+
+def _factory(name: str) -> Callable[..., Estimator]:
+    made = ESTIMATORS[name]
+    return resolve_name(made) if isinstance(made, str) else made
 
 
 def estimator(name: str | Estimator, **options: Any) -> Estimator:
@@ -248,11 +253,11 @@ def estimator(name: str | Estimator, **options: Any) -> Estimator:
             msg = f"options {', '.join(sorted(given))} are part of the estimator; set them there"
             raise ValueError(msg)
         return name
-    known_names = estimators()
-    if name not in known_names:
-        msg = f"estimator must be one of {', '.join(known_names)}, got {name!r}{did_you_mean(name, known_names)}"
+    _load_entry_points()
+    if name not in ESTIMATORS:
+        msg = f"estimator must be one of {', '.join(ESTIMATORS)}, got {name!r}{did_you_mean(name, ESTIMATORS)}"
         raise ValueError(msg)
-    factory = known_names[name]
+    factory = _factory(name)
     known = {field.name for field in fields(factory())} - {"debiased"}
     unknown = sorted(set(given) - known)
     if unknown:

@@ -13,6 +13,11 @@ from numpy.typing import NDArray
 from mixnmatch._engine.scores import MOST_BINS, is_number
 from mixnmatch.evaluation._binning import Floats
 
+try:  # it adds up in the same order: who does it changes nothing but the time
+    import mixnmatch._engine.kernels._compiled as _compiled
+except ImportError:
+    _compiled = None  # type: ignore[assignment]
+
 Bins = int | str
 # Named numbers of bins, as functions of the number of samples.
 BIN_RULES: Final[dict[str, Callable[[float], int]]] = {
@@ -117,23 +122,23 @@ def bin_sums(
 
 def _equal_width(z: Floats, y: NDArray[Any], weight: Floats | None, n_bins: int, block: int = 32_768) -> BinSums:
     sums = np.zeros((3, n_bins))
-    whole = y.dtype.kind in "bui"
     for start in range(0, len(z), block):
         rows = slice(start, start + block)
-        score, outcome = z[rows], y[rows]
-        own = None if weight is None else weight[rows]
-        cell = (score * np.float64(n_bins)).astype(np.intp)
-        np.minimum(cell, n_bins - 1, out=cell)
-        sums[1] += np.bincount(cell, weights=score if own is None else score * own, minlength=n_bins)
-        if own is None and whole:  # outcomes 0 and 1: counting by outcome gives both counts at once
-            cell += n_bins * outcome.astype(np.intp)
-            counts = np.bincount(cell, minlength=2 * n_bins)
-            sums[0] += counts[:n_bins] + counts[n_bins:]
-            sums[2] += counts[n_bins:]
-            continue
-        sums[0] += np.bincount(cell, weights=own, minlength=n_bins)
-        sums[2] += np.bincount(cell, weights=outcome if own is None else outcome * own, minlength=n_bins)
+        sums += _sums_of_bins(z[rows], y[rows], None if weight is None else weight[rows], n_bins)
     return BinSums(*sums)
+
+
+def _sums_of_bins(z: Floats, y: NDArray[Any], weight: Floats | None, n_bins: int) -> Floats:
+    sums = np.zeros((3, n_bins))
+    if _compiled is not None and weight is None and y.dtype.itemsize == 1 and z.dtype.char == "d":
+        _compiled.add_to_bins(np.ascontiguousarray(z), np.ascontiguousarray(y), sums)
+        return sums
+    cell = (z * np.float64(n_bins)).astype(np.intp)
+    np.minimum(cell, n_bins - 1, out=cell)
+    sums[0] = np.bincount(cell, weights=weight, minlength=n_bins)
+    sums[1] = np.bincount(cell, weights=z if weight is None else z * weight, minlength=n_bins)
+    sums[2] = np.bincount(cell, weights=y if weight is None else y * weight, minlength=n_bins)
+    return sums
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine import door
-from mixnmatch._engine.along_rows import picked, winners
+from mixnmatch._engine.along_rows import picked, row_maxima, row_sums, winners
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows, refuse_dask
 from mixnmatch.evaluation._bounded import HALF_SQUARED_ERROR, NOT_NEGATIVE, PROPORTION, SQUARED_ERROR, Bounds
@@ -253,12 +253,14 @@ def wrong_loss_rows(block: Block, eps: float = 0.0) -> Floats:
     Where there are none it is infinite; but logits of -inf mask classes that are impossible, and if all others are, the
     loss is that of the predicted class.
     """
-    loss = -block.log_probabilities()
+    logs = block.log_probabilities()
     if eps > 0:
-        loss = np.minimum(loss, -np.log(eps))
-    predicted, possible = loss.min(axis=1), loss < MASKED
+        logs = np.maximum(logs, np.log(eps))
+    predicted, possible = -row_maxima(logs), logs > -MASKED
+    if possible.all():
+        return np.asarray((-row_sums(logs) - predicted) / (logs.shape[1] - 1))
     others = possible.sum(axis=1) - 1
-    total = np.where(possible, loss, 0.0).sum(axis=1) - predicted
+    total = -row_sums(np.where(possible, logs, 0.0)) - predicted
     alone = np.inf if block.form == "probabilities" else predicted
     return np.asarray(np.where(others > 0, total / np.maximum(others, 1), alone))
 

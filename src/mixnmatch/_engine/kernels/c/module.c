@@ -33,6 +33,7 @@ typedef Py_ssize_t Index;
 
 #include "logistic.h"
 #include "order.h"
+#include "bins.h"
 
 /* One argument of a kernel: an array, or a number. */
 typedef struct {
@@ -174,6 +175,10 @@ KERNEL(maxima, 2, "xX", TABLE && g[1].size == N,
 KERNEL(sums, 2, "xX", TABLE && g[1].size == N,
     if (single) sums_f(FLOATS(0), N, CLASSES, FLOATS(1));
     else sums_d(DOUBLES(0), N, CLASSES, DOUBLES(1)))
+
+/* z, y (n), sums (3 x bins) */
+KERNEL(add_to_bins, 3, "dbD", SAME(1) && g[2].rows == 3 && g[2].columns > 0 && g[2].size == 3 * g[2].columns,
+    add_to_bins(DOUBLES(0), BYTES(1), g[0].size, g[2].columns, DOUBLES(2)))
 
 /* x, low, cells of the fine range, how much wider the others are, values at the nodes, out */
 KERNEL(add_deviation, 6, "d#+#dD", SAME(5) && g[2].whole > 0 && g[4].size > g[2].whole,
@@ -360,7 +365,8 @@ KERNEL(sigmoid_mixture_rows, 9, "dddndd+DD",
 
 static PyMethodDef methods[] = {
     METHOD(extremes), METHOD(leads_into), METHOD(normalise), METHOD(winners), METHOD(maxima), METHOD(sums),
-    METHOD(add_deviation), METHOD(keep_winners), METHOD(mixture_into), METHOD(nll_rows), METHOD(brier_rows),
+    METHOD(add_deviation), METHOD(add_to_bins), METHOD(keep_winners), METHOD(mixture_into), METHOD(nll_rows),
+    METHOD(brier_rows),
     METHOD(log_softmax_into), METHOD(affine_softmax_into), METHOD(diagonal_softmax_into), METHOD(diagonal_product),
     METHOD(diagonal_sums), METHOD(vector_sums), METHOD(vector_product),
     METHOD(label_rows_of_logits), METHOD(squared_errors), METHOD(interpolate_into),
