@@ -8,6 +8,7 @@ processor seconds on one thread.
 from __future__ import annotations
 
 import argparse
+import logging
 import time
 
 import numpy as np
@@ -36,6 +37,7 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=50_257)
     parser.add_argument("--maps", nargs="+", default=NAMES)
     args = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     logits, labels = language_model(args.samples, args.classes)
     mm.engine(threads=1).set_default()
     print(f"{args.samples} x {args.classes} logits in float32, one thread")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mixnmatch._engine.block import Block
+from mixnmatch._engine.fitting import count_pass
 from mixnmatch._engine.passes import add, run_blocks, total
 from mixnmatch._engine.rows import Rows
 
@@ -65,6 +66,7 @@ class Prepared:
         return total(self._over_kept(statistic, *args), combine)
 
     def _over_kept(self, work: Callable[..., T], *args: Any) -> Iterator[T]:
+        count_pass()
         one_each = [(number, number + 1) for number in range(len(self.kept))]
         return run_blocks(lambda number, _: work(self.kept[number], *args), one_each)
 

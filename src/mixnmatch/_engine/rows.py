@@ -15,6 +15,7 @@ from mixnmatch._engine.along_rows import two_columns
 from mixnmatch._engine.block import Block, FittedMap
 from mixnmatch._engine.cached_property import cached_property
 from mixnmatch._engine.dask import is_dask, map_chunks, reduce_chunks, rows_like
+from mixnmatch._engine.fitting import count_pass
 from mixnmatch._engine.folds import Fold
 from mixnmatch._engine.passes import add, asked_backend, light_bytes, row_ranges, run_blocks, total
 from mixnmatch._engine.scores import ROUNDING, SMALLEST_PROBABILITY, Scores, type_name
@@ -285,6 +286,7 @@ class Rows:
 
     def map_blocks(self, statistic: Callable[..., T], *args: Any, block_bytes: int | None = None) -> Iterator[T]:
         """``statistic(block, *args)`` for every block, in block order; from a cluster they come all together."""
+        count_pass()
         if self.on_dask:
             return iter(self._over_chunks(_chunk_statistics, statistic, args, block_bytes, combine=operator.add))
         # Stages hand on float64 and write beside it, so a chained block is cut for eight bytes an entry.
@@ -305,6 +307,7 @@ class Rows:
         ``combine`` takes two statistics of neighbouring rows to that of both, where that is not their sum.
         """
         if self.on_dask:
+            count_pass()
             found: T = self._over_chunks(_chunk_total, statistic, args, block_bytes, combine, combine=combine)
             return found
         return total(self.map_blocks(statistic, *args, block_bytes=block_bytes), combine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 import threading
@@ -12,7 +13,7 @@ from typing import Any
 
 import click
 
-from mixnmatch._engine.text import between, significant, table
+from mixnmatch._engine.text import WIDTH, between, significant, table
 from mixnmatch.cli.terminal import clear_line, drawing, occupied_line
 
 # Seconds from which on one would like to know whether something is still going on.
@@ -65,11 +66,35 @@ def reporting(label: str) -> Iterator[Callable[[int, int, str], None] | None]:
         shown.stop()
 
 
+class _LastMessage(logging.Handler):
+    """What the package said last about a long fit."""
+
+    text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a message."""
+        self.text = record.getMessage()
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Within this, messages are sent and kept."""
+        logger = logging.getLogger("mixnmatch")
+        before = logger.level
+        logger.addHandler(self)
+        logger.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            logger.removeHandler(self)
+            logger.setLevel(before)
+
+
 class _Progress:
     """Seconds, and then a bar for each stage whose steps are counted."""
 
     def __init__(self, label: str):
         self.label = label
+        self._messages = _LastMessage()
         self._start = time.monotonic()
         self._stopped = threading.Event()
         self._clock = threading.Thread(target=self._count_seconds, daemon=True)
@@ -100,10 +125,12 @@ class _Progress:
         self._bar = None
 
     def _count_seconds(self) -> None:
-        while not self._stopped.wait(1.0):
-            seconds = time.monotonic() - self._start
-            if seconds >= LONG:
-                click.echo(f"\r{self.label}: {seconds:.0f} s", nl=False, err=True)
+        with self._messages.heard():
+            while not self._stopped.wait(1.0):
+                seconds = time.monotonic() - self._start
+                if seconds >= LONG:
+                    shown = self._messages.text or f"{seconds:.0f} s"
+                    click.echo(f"\r{self.label}: {shown}".ljust(WIDTH - 1)[: WIDTH - 1], nl=False, err=True)
 
     def _stop_clock(self) -> None:
         if not self._stopped.is_set():

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.cached_property import cached_property
+from mixnmatch._engine.fitting import note_loss
 from mixnmatch._engine.prepared import Prepared
 from mixnmatch.maps._linear_passes import (
     Problem,
@@ -284,6 +285,7 @@ def _scaled_descent(objective: Objective, theta: Array, rough: bool) -> Solution
 
     def evaluate(at: Array) -> tuple[float, Array]:
         point = objective.at(at * scale)
+        note_loss(point.value)
         return point.value, point.gradient * scale
 
     if rough:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.errors import caller_level
+from mixnmatch._engine.fitting import note_loss
 
 Array = NDArray[np.float64]
 # The relative fall of the loss below which an optimum is certified.
@@ -98,6 +99,8 @@ def newton(
     point, residual = start, np.inf
     least = LEAST_MEAN * weight
     for _ in range(iterations):
+        if np.ndim(point.value) == 0:
+            note_loss(float(point.value) / weight)
         direction = step(point)
         promised = -np.sum(point.gradient * direction, axis=-1)
         relative = promised / np.maximum(np.abs(point.value), least)

@@ -15,6 +15,7 @@ from mixnmatch._engine import door
 from mixnmatch._engine.along_rows import two_columns
 from mixnmatch._engine.block import Block, plain_block
 from mixnmatch._engine.dask import is_dask, map_chunks
+from mixnmatch._engine.fitting import fitting
 from mixnmatch._engine.kernels import choose_backend
 from mixnmatch._engine.passes import asked_backend, asked_block_bytes, available_threads, row_ranges, run_blocks
 from mixnmatch._engine.rows import Rows
@@ -213,7 +214,7 @@ class CalibrationMap(FittedMethods, Parameters):
     def _fit_source(self, source: Rows) -> Self:
         """Fit on a source of rows; the map changes only once all has gone well."""
         self._check_params()
-        with single_threaded_blas() if self._fitted_by_blas else nullcontext():
+        with fitting(type(self).__name__), single_threaded_blas() if self._fitted_by_blas else nullcontext():
             attributes = self._fit(source)
         attributes["classes_"] = source.classes if source.classes is not None else np.arange(source.n_classes)
         attributes["n_classes_"] = source.n_classes
