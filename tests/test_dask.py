@@ -351,3 +351,69 @@ def test_a_killed_worker_changes_nothing(client, tables):
     np.testing.assert_allclose(there.member_weights_, here.member_weights_, atol=1e-6)
     client.wait_for_workers(2, timeout=60)
     assert victim not in client.run(os.getpid).values()
+
+
+def test_a_pass_has_one_task_for_each_chunk(client, tables):
+    import dask
+    from dask.callbacks import Callback
+
+    scores, y = tables[4]
+    rows = mm.rows(lazy(scores, 100), y, logits=True)  # six chunks; the labels are on the cluster
+    run = []
+    with Callback(pretask=lambda key, *_: run.append(key)), dask.config.set(scheduler="synchronous"):
+        local = mm.rows(lazy(scores, 100), y, logits=True)
+        run.clear()
+        total = local.total(_count)
+    assert total == ROWS
+    assert rows.total(_count) == ROWS
+    assert sorted(key[1] for key in run if isinstance(key, tuple) and "_chunk_total" in key[0]) == list(range(6))
+    assert len(run) <= 6 + 1 + 6, run  # labels in memory may have a task of their own
+
+
+def _count(block):
+    return len(block.values)
+
+
+def test_what_several_chunks_need_is_made_once():
+    import dask
+
+    made = []
+
+    def table():
+        made.append(1)
+        return np.full((600, 3), 1 / 3)
+
+    whole = da.from_delayed(dask.delayed(table, pure=True)(), (600, 3), np.float64)
+    with dask.config.set(scheduler="synchronous"):
+        rows = mm.rows(whole.rechunk((100, 3)), np.arange(600) % 3)
+        made.clear()
+        assert rows.total(_count) == 600
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("step", [1, 7, 250])
+def test_samples_are_those_of_the_table_in_memory(client, tables, step):
+    scores, y = tables[4]
+    weight = np.arange(1.0, ROWS + 1)
+    there, here = mm.rows(lazy(scores, 130), y, weight, logits=True), mm.rows(scores, y, weight, logits=True)
+    sample, same = there._every(step), here._every(step)
+    np.testing.assert_array_equal(sample.scores.values, same.scores.values)
+    np.testing.assert_array_equal(sample.labels, same.labels)
+    np.testing.assert_array_equal(sample.weight, same.weight)
+    np.testing.assert_array_equal(sample.index, same.index)
+    assert not sample.on_dask
+
+
+def test_statistics_are_sent_in_one_piece():
+    import pickle
+
+    from mixnmatch._engine.dask import _Parcel
+
+    value = [(np.arange(3), {"a": np.ones(2)}), ValueError("bad")]
+    buffers = []
+    sent = pickle.dumps(_Parcel(value), protocol=5, buffer_callback=buffers.append)
+    assert not buffers
+    (first, second), error = pickle.loads(sent).value
+    np.testing.assert_array_equal(first, np.arange(3))
+    np.testing.assert_array_equal(second["a"], np.ones(2))
+    assert isinstance(error, ValueError)

@@ -5,7 +5,9 @@ Nothing here imports Dask before a user has: what is not loaded cannot be the ty
 
 from __future__ import annotations
 
+import pickle
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
@@ -60,8 +62,8 @@ def rows_like(vector: Any, table: Any) -> Any:
 def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, combine: Callable[[T, T], T]) -> T:
     """``work(start, chunks, *args)`` for all chunks of rows of parallel arrays, combined as a tree in row order.
 
-    ``start`` is the first row of a chunk. Only what ``work`` returns travels: reading a chunk and working on it are one
-    task wherever Dask can fuse them. Chunks without rows are left out.
+    ``start`` is the first row of a chunk. Only what ``work`` returns travels: making a chunk and working on it are one
+    task, unless another chunk needs some of the same. Chunks without rows are left out.
     """
     from uuid import uuid4
 
@@ -84,17 +86,45 @@ def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, com
         dtype=object, meta=np.empty((0,) * len(axes), dtype=object), align_arrays=False,
     )  # fmt: skip
     root = f"mixnmatch-total-{token}"
-    keys: list[Any] = [(leaves.name, k, *(0 for _ in axes[1:])) for k, size in enumerate(rows) if size]
+    own: list[Any] = [(leaves.name, k, *(0 for _ in axes[1:])) for k, size in enumerate(rows) if size]
+    keys = own
     layer: dict[Any, Any] = {}
     while len(keys) > BRANCHES:
         groups = [keys[k : k + BRANCHES] for k in range(0, len(keys), BRANCHES)]
         keys = [(root, len(layer), k) for k in range(len(groups))]
         layer.update({key: (_fold, group, combine) for key, group in zip(keys, groups, strict=True)})
     layer[root] = (_fold, keys, combine)
-    graph = optimize(HighLevelGraph.from_collections(root, layer, dependencies=[leaves]), [root])
+    graph = _one_task_each(optimize(HighLevelGraph.from_collections(root, layer, dependencies=[leaves]), [root]), own)
     with _large_graphs_allowed():
-        result: T = Delayed(root, graph).compute()
+        result: T = Delayed(root, graph).compute().value
     return result
+
+
+def _one_task_each(graph: Any, leaves: list[Any]) -> dict[Any, Any]:
+    """The graph with each leaf and the tasks that it alone needs in one task.
+
+    Dask fuses chains, but not what a second array comes into, and gives each chain a task for its former name. On a
+    cluster every task takes its time, and a chunk that is made by one may be sent to another worker for the next.
+    """
+    from dask._task_spec import Task
+
+    tasks: dict[Any, Any] = dict(graph)
+    needed = {leaf: _needed(tasks, leaf) for leaf in leaves if leaf in tasks}  # a single one is fused with the sum
+    uses = Counter(key for keys in needed.values() for key in keys)
+    for leaf, keys in needed.items():
+        alone = [key for key in keys if uses[key] == 1]
+        tasks[leaf] = Task.fuse(*(tasks.pop(key) for key in alone), key=leaf)
+    return tasks
+
+
+def _needed(graph: dict[Any, Any], leaf: Any) -> list[Any]:
+    """Keys of a graph that a leaf depends on, itself included."""
+    found, waiting = {leaf: None}, [leaf]
+    while waiting:
+        more = [key for key in graph[waiting.pop()].dependencies if key in graph and key not in found]
+        found.update(dict.fromkeys(more))
+        waiting += more
+    return list(found)
 
 
 def unless_error(found: Any) -> Any:
@@ -140,8 +170,22 @@ def _size(value: Any) -> int:
     return sum(map(_size, vars(value).values())) if hasattr(value, "__dict__") and not callable(value) else 0
 
 
-def _leaf(number: int, job: _Job, *chunks: Any) -> Any:
-    return job.run(number, list(chunks))
+class _Parcel:
+    """A statistic on its way: sent in one piece, where Dask would send each of its many small arrays on its own."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, (pickle.dumps(self.value, protocol=pickle.HIGHEST_PROTOCOL),)
+
+
+def _opened(content: bytes) -> _Parcel:
+    return _Parcel(pickle.loads(content))
+
+
+def _leaf(number: int, job: _Job, *chunks: Any) -> _Parcel:
+    return _Parcel(job.run(number, list(chunks)))
 
 
 def _numbers(rows: tuple[int, ...]) -> Any:
@@ -155,8 +199,8 @@ def _numbers(rows: tuple[int, ...]) -> Any:
     return Numbers(chunks=(rows,))
 
 
-def _fold(parts: list[Any], combine: Callable[[Any, Any], Any]) -> Any:
-    return total(iter(parts), combine)
+def _fold(parts: list[_Parcel], combine: Callable[[Any, Any], Any]) -> _Parcel:
+    return _Parcel(total((part.value for part in parts), combine))
 
 
 def map_chunks(work: Callable[..., Any], table: Any, *args: Any, n_columns: int | None, dtype: Any) -> Any:

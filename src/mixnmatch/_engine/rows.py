@@ -26,6 +26,8 @@ T = TypeVar("T")
 ODDS_ENTRIES = 1 << 26
 # A first look at the rows copies at most so many entries of the table.
 LOOK_ENTRIES = 1 << 24
+# Fewer where they have to be sent to the client.
+LOOK_ENTRIES_ON_DASK = 1 << 22
 # If no positive probability is below this, rows hold zeros and a one.
 ONE_HOT = 1 - 1e-6
 
@@ -182,7 +184,8 @@ class Rows:
 
     def preview(self, at_most: int) -> Rows:
         """About ``at_most`` rows for a first, cheap look; fewer where rows are very long."""
-        return self.sampled(min(at_most, max(LOOK_ENTRIES // self.n_classes, 64)))
+        entries = LOOK_ENTRIES_ON_DASK if self.on_dask else LOOK_ENTRIES
+        return self.sampled(min(at_most, max(entries // self.n_classes, 64)))
 
     def sampled(self, at_most: int) -> Rows:
         """About ``at_most`` rows spread evenly over the table, copied for a cheap look before the full passes.
@@ -198,15 +201,17 @@ class Rows:
 
     def _every(self, step: int) -> Rows:
         if step not in self._samples:
-            pick = slice(None, None, step)
-            names, arrays = zip(*self._arrays().items(), strict=True)
-            picked = [array[pick] for array in arrays]
-            if self.on_dask:
+            arrays = self._arrays()
+            if not self.on_dask:
+                found = {name: np.array(array[::step]) for name, array in arrays.items()}
+            elif step == 1:  # all rows: straight to the client
                 import dask
 
-                picked = dask.compute(*picked)
-            found = dict(zip(names, map(np.array, picked), strict=True))
-            index = np.arange(0, self.n_rows, step) if self.index is None else np.asarray(self.index)[pick]
+                found = dict(zip(arrays, dask.compute(*arrays.values()), strict=True))
+            else:
+                parts = reduce_chunks(_chunk_rows, list(arrays.values()), step, combine=operator.add)
+                found = dict(zip(arrays, map(np.concatenate, zip(*parts, strict=True)), strict=True))
+            index = np.arange(0, self.n_rows, step) if self.index is None else np.asarray(self.index)[::step]
             self._samples[step] = self._filled(found, index)
         sample = self._samples[step]
         return sample if step == 1 or sample.total_weight() > 0 else self
@@ -391,6 +396,11 @@ def _chunk_statistics(
     block_bytes: int | None,
 ) -> list[T]:
     return list(_part(start, chunks, names, bare).map_blocks(statistic, *args, block_bytes=block_bytes))
+
+
+def _chunk_rows(start: int, chunks: list[NDArray[Any]], step: int) -> list[tuple[NDArray[Any], ...]]:
+    """Every ``step``-th row of the table that is in a chunk, as a list that grows to that of all chunks."""
+    return [tuple(np.array(chunk[-start % step :: step]) for chunk in chunks)]
 
 
 def _chunk_total(
