@@ -143,6 +143,11 @@ def memory(size: float | None) -> str:
     return "" if size is None else f"{size / 2**20:.3g} MB" if size >= MEMORY_NOISE else "< 1 MB"
 
 
+def loss(value: float | None) -> str:
+    """A log loss on the rows that a map was fitted to."""
+    return "" if value is None else f"{value:.3g}"
+
+
 def speed_losses(found: list[Pair]) -> str:
     """A row for each method and size where a peer is faster or needs less memory, and why; empty if there is none."""
     words = {"fit": "time", "apply": "time to apply", "fit_memory": "memory", "apply_memory": "memory to apply"}
@@ -156,16 +161,22 @@ def speed_losses(found: list[Pair]) -> str:
                 continue
             show = memory if column.endswith("memory") else duration
             both = [show(number(row, column)) for row in (pair.ours, pair.peer)]
-            cells.append([twin, size, word, pair.label, *both, times(ratio)])
+            losses = [loss(number(row, "value")) for row in (pair.ours, pair.peer) if kind == "fit"]
+            cells.append([twin, size, word, pair.label, *both, times(ratio), " / ".join(losses)])
             if (kind, twin, column) in REASONS:
                 reasons.setdefault(REASONS[kind, twin, column], {})[f"{twin}, {word}"] = None
-    failed = [row for row in {id(pair.ours): pair.ours for pair in found}.values() if row["problem"]]
-    cells += [[row["twin"], row["size"], "ours did not finish", "", row["problem"], "", ""] for row in failed]
+    for row in {id(pair.ours): pair.ours for pair in found}.values():
+        if row["problem"]:
+            rivals = [pair for pair in found if pair.ours is row]
+            theirs = "; ".join(pair.peer["problem"] or duration(number(pair.peer, "fit")) for pair in rivals)
+            names = "; ".join(pair.label for pair in rivals)
+            cells.append([row["twin"], row["size"], "ours did not finish", names, row["problem"], theirs, "", ""])
     if not cells:
         return ""
-    head = ["method", "size", "what", "peer", "ours", "theirs", "theirs / ours"]
+    head = ["method", "size", "what", "peer", "ours", "theirs", "theirs / ours", "log loss, ours / theirs"]
     why = "".join(f"- {'; '.join(what)}: {reason}\n" for reason, what in reasons.items())
-    return table(head, cells) + ("\n" + why if why else "")
+    note = "\nLog losses are those on the rows that the maps were fitted to, so a very small one is no merit.\n\n"
+    return table(head, cells) + note + why
 
 
 def quality_losses(results: list[Result]) -> str:
