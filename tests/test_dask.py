@@ -353,6 +353,7 @@ def test_a_killed_worker_changes_nothing(client, tables):
     assert victim not in client.run(os.getpid).values()
 
 
+@pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler")
 def test_a_pass_has_one_task_for_each_chunk(client, tables):
     import dask
     from dask.callbacks import Callback
@@ -374,6 +375,7 @@ def _count(block):
     return len(block.values)
 
 
+@pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler")
 def test_what_several_chunks_need_is_made_once():
     import dask
 
