@@ -108,6 +108,8 @@ def test_named_classes_of_a_vector(run, folder):
         ("class,a,b\n0,0\n1,1,0\n2,1,1\n", "line 2 has 2 values, the header has 3"),
         ("0,0,0\n1,1,0\n2,1,1\n", "the first line holds numbers"),
         ("class,a,abstain\n0,0,1\n1,1,0\n2,1,1\n", "leave out --abstain"),
+        (",class,a,b\n0,0,0,1\n1,1,2,0\n2,2,1,1\n", "'class' like the classes; remove the first one"),
+        ("index,label,a\n0,2,0\n1,1,2\n2,0,1\n", "the first column looks like a row number"),
     ],
 )
 def test_wrong_cost_files(run, files, content, message):
@@ -116,6 +118,18 @@ def test_wrong_cost_files(run, files, content, message):
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: bad.csv: ")
     assert message in result.stderr
+
+
+def test_classes_are_found_however_they_are_written(run, files):
+    decided = []
+    for name, classes in (("plain.csv", ("0", "1", "2")), ("floats.csv", ("0.0", "1.0", "2.0"))):
+        lines = ["class,a,b", f"{classes[2]},0,5", f"{classes[0]},0,1", f"{classes[1]},2,0"]
+        Path(name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        result = run("decide", "test.npz", "--costs", name, "-o", "out.csv", "--force")
+        assert result.exit_code == 0, result.stderr
+        decided.append([row["decision"] for row in rows_of("out.csv")])
+    assert decided[0] == decided[1]
+    assert set(decided[0]) == {"a", "b"}
 
 
 def test_other_files(run, files):

@@ -126,6 +126,38 @@ def test_a_data_frame_names_classes_and_decisions():
         bayes_decisions(p.rename(columns={"good": "fine"}), frame)
 
 
+@pytest.mark.parametrize(
+    ("columns", "kind"),
+    [([1, 2], int), ([True, False], bool), (["a", "b"], str), ([0.5, 2.0], float), ([1, "b"], object)],
+)
+def test_decisions_keep_their_types(columns, kind):
+    frame = pd.DataFrame([[0, 1], [10, 0]], columns=columns)
+    p = [0.02, 0.2, 0.9]
+    found = bayes_decisions(p, frame)
+    assert found.tolist() == [columns[0], columns[1], columns[1]]
+    assert [type(one) for one in found.tolist()] == [type(columns[0]), type(columns[1]), type(columns[1])]
+    assert found.dtype.kind == np.dtype(kind).kind
+    asked = bayes_decisions(p, frame, abstain=0.3)
+    assert asked.tolist() == [columns[0], "abstain", columns[1]]
+    assert type(asked.tolist()[0]) is type(columns[0])
+    assert float(expected_cost(p, frame, found)) == pytest.approx((0.2 + 0.8 + 0.1) / 3)
+    for decisions in (asked, pd.Series(asked)):
+        assert float(expected_cost(p, frame, decisions, abstain=0.3)) == pytest.approx((0.2 + 0.3 + 0.1) / 3)
+
+
+def test_rows_of_costs_are_matched_as_columns_of_scores_are():
+    p = pd.DataFrame({"prob_0": [0.9, 0.2], "prob_1": [0.1, 0.8]})
+    wanted = bayes_decisions(p, [[0, 1], [10, 0]])
+    for index in (["1", "0"], [True, False], [1.0, 0.0], ["true", "false"]):
+        costs = pd.DataFrame([[10, 0], [0, 1]], index=index)
+        assert (bayes_decisions(p, costs, classes=[0, 1]) == wanted).all(), index
+    y = ["ill", "well", "well"]
+    with pytest.raises(ValueError, match=r"the labels are text: pass classes=\[\.\.\.\]"):
+        realised_cost([0, 1, 1], y, [[0, 1], [10, 0]])
+    assert float(realised_cost([0, 1, 1], y, [[0, 1], [10, 0]], classes=["ill", "well"])) == 0
+    assert float(realised_cost([0, 1, 1], y, [[0, 1], [10, 0]], classes=["well", "ill"])) == pytest.approx(12 / 3)
+
+
 def test_many_classes_and_many_decisions():
     rng = np.random.default_rng(6)
     p = rng.dirichlet(np.full(1000, 0.1), 20)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.frames import check_aligned
+from mixnmatch._engine.frames import check_aligned, order_by_name
+from mixnmatch._engine.labels import as_labels, is_text
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
 from mixnmatch._engine.text import significant
@@ -102,7 +103,19 @@ class CostMatrix:
         """Decisions, by name if they have names, from columns of :attr:`options`."""
         if self.decisions is None:
             return np.where(index == self.values.shape[1], ABSTAIN_INDEX, index)
-        return np.asarray([*self.decisions, ABSTAIN])[index]
+        return self._names()[index]
+
+    def _names(self) -> NDArray[Any]:
+        """Names of all options; numbers and booleans stay what they are beside the word for abstaining."""
+        if self.decisions is None:
+            names = [*range(self.values.shape[1]), *([] if self.abstain is None else [ABSTAIN_INDEX])]
+        else:
+            names = [*self.decisions, *([] if self.abstain is None else [ABSTAIN])]
+        if {type(name) for name in names} in ({str}, {int}, {float}, {bool}):
+            return np.array(names)
+        found = np.empty(len(names), dtype=object)
+        found[:] = names
+        return found
 
     def indices(self, decisions: Any, n_rows: int) -> NDArray[np.intp]:
         """Columns of :attr:`options` that decisions stand for."""
@@ -110,12 +123,7 @@ class CostMatrix:
         if given.shape != (n_rows,):
             msg = f"decisions must have shape ({n_rows},), one for each sample, got {given.shape}"
             raise ValueError(msg)
-        if self.decisions is None:
-            names = np.append(np.arange(self.values.shape[1]), [ABSTAIN_INDEX] * (self.abstain is not None)).astype(
-                np.intp
-            )
-        else:
-            names = np.asarray([*self.decisions, *([] if self.abstain is None else [ABSTAIN])])
+        names = self._names()
         index = _positions(given, names)
         if (index < 0).any():
             row = int(np.flatnonzero(index < 0)[0])
@@ -128,8 +136,9 @@ class CostMatrix:
 
 def _positions(given: NDArray[Any], names: NDArray[Any]) -> NDArray[np.intp]:
     """Where each decision is among the names; -1 where it is not."""
-    if given.dtype.kind == "O":  # strings of a data frame
-        given = given.astype(str)
+    if "O" in (given.dtype.kind, names.dtype.kind):  # strings of a data frame, or names of several types
+        place = {name: k for k, name in enumerate(names.tolist())}
+        return np.fromiter((place.get(name, -1) for name in given.tolist()), np.intp, len(given))
     if (given.dtype.kind in "US") != (names.dtype.kind in "US"):
         return np.full(len(given), -1, dtype=np.intp)
     order = np.argsort(names, kind="stable")
@@ -151,11 +160,11 @@ def _in_order(costs: Any, n_classes: int, classes: Any) -> tuple[Floats, tuple[A
     known = list(range(n_classes)) if classes is None else np.asarray(classes).tolist()
     if rows == known:
         return values, decisions
-    if len(set(columns)) < len(columns) or sorted(map(str, rows)) != sorted(map(str, known)):
+    order = order_by_name(rows, known)
+    if len(set(columns)) < len(columns) or order is None:
         msg = f"costs: the rows are {rows!r:.200}, but the classes are {known!r:.200}; name each class once"
         raise ValueError(msg)
-    position = {str(name): k for k, name in enumerate(rows)}
-    return values[[position[str(name)] for name in known]], decisions
+    return values[order], decisions
 
 
 def bayes_decisions(
@@ -328,6 +337,12 @@ def realised_cost(
         classes = None if list(costs.index) == list(range(n_classes)) else np.asarray(list(costs.index))
     check_aligned(decisions, "decisions", labels=y, sample_weight=sample_weight)
     given = np.asarray(decisions)
+    if classes is None and is_text(as_labels(y, len(given))):
+        msg = (
+            "the labels are text: pass classes=[...] with the names of the classes in the order of the rows of the "
+            "costs, or costs as a data frame whose index names them"
+        )
+        raise ValueError(msg)
     # Uniform probabilities stand in for the scores, which the cost of decisions already taken does not depend on.
     source = labelled(
         np.full((len(given), n_classes), 1 / n_classes), y, sample_weight, classes=classes, weights=weights

@@ -11,8 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.class_names import ROW_NUMBERS
+from mixnmatch._engine.frames import order_by_name
 from mixnmatch.io.files import FileError, check_input, listed
 
+# What the column with the classes is called where there is another one before it.
+CLASS_COLUMNS = ("class", "classes", "label", "labels", "y", "target", "true", "actual")
 EXAMPLE = "such as 'class,accept,reject' followed by 'good,0,5' and 'bad,20,0'"
 
 
@@ -27,13 +31,14 @@ class CostFile:
 
     def in_order(self, names: list[str], where: str) -> NDArray[np.float64]:
         """Costs with the classes in the order of ``names``; an error if a class is missing or unknown."""
-        missing = [name for name in names if name not in self.classes]
-        unknown = [name for name in self.classes if name not in names]
-        if missing or unknown:
+        order = order_by_name(self.classes, names)
+        if order is None:
+            missing = [name for name in names if name not in self.classes]
+            unknown = [name for name in self.classes if name not in names]
             parts = [f"has no line for class {listed(missing)}"] if missing else []
             parts += [f"has a line for {listed(unknown)}"] if unknown else []
             raise FileError(self.path, f"{' and '.join(parts)}; the classes of {where} are {listed(names)}")
-        return self.values[[self.classes.index(name) for name in names]]
+        return np.asarray(self.values[order])
 
 
 def read_costs(path: Path) -> CostFile:
@@ -57,8 +62,12 @@ def read_costs(path: Path) -> CostFile:
         raise FileError(path, f"is not a valid .csv file ({error})") from None
     if len(rows) < 2 or len(rows[0][1]) < 2:
         raise FileError(path, f"needs a header that names the decisions and a line for each class, {EXAMPLE}")
-    decisions = rows[0][1][1:]
+    first, *decisions = rows[0][1]
     _check_header(path, decisions)
+    named = [name for name in decisions if name.lower() in CLASS_COLUMNS]
+    if named and (not first or first.lower() in ROW_NUMBERS):
+        why = f"the first column looks like a row number, and {named[0]!r} like the classes; remove the first one"
+        raise FileError(path, f"{why} (pandas: to_csv(..., index=False))")
     values = np.array([_numbers(path, number, cells, decisions) for number, cells in rows[1:]])
     classes = [cells[0] for _, cells in rows[1:]]
     twice = [name for name, count in Counter(classes).items() if count > 1]
