@@ -98,6 +98,39 @@ def test_scores_that_rank_without_ties():
         expected_performance(p, ranking=raw[:5])
 
 
+def test_data_frames_are_matched_by_name_and_index():
+    raw = np.random.default_rng(1).dirichlet(np.ones(3), 60)
+    p = pd.DataFrame(raw, columns=["cat", "dog", "emu"])
+    ranking = pd.DataFrame(raw**2, columns=p.columns)
+    wanted = expected_performance(p, ranking=ranking)
+    assert wanted.roc_auc == expected_performance(p, ranking=raw**2).roc_auc
+    turned = ranking[["emu", "cat", "dog"]]
+    codes = raw.argmax(axis=1)
+    for settings in ({}, {"predictions": codes}, {"predictions": p.columns.to_numpy(dtype=str)[codes]}):
+        assert expected_performance(p, ranking=turned, **settings) == wanted
+    with pytest.raises(ValueError, match="ranking has the columns"):
+        expected_performance(p, ranking=turned.rename(columns={"cat": "cow"}))
+    two = pd.DataFrame({"no": 1 - raw[:, 0], "yes": raw[:, 0]})
+    column = pd.DataFrame({"margin": raw[:, 0]})
+    assert expected_performance(two, ranking=column).roc_auc == expected_performance(two).roc_auc
+    mixed = np.random.default_rng(2).permutation(60)
+    others = {
+        "ranking": ranking.iloc[mixed],
+        "predictions": pd.Series(codes)[mixed],
+        "steps": pd.Series(np.arange(60) // 30)[mixed],
+    }
+    for name, other in others.items():
+        with pytest.raises(ValueError, match=f"scores and {name} have different indexes"):
+            expected_performance(p, **{name: other})
+
+
+def test_steps_of_a_data_frame_are_plain_values():
+    steps = pd.Series(["may", "may", "june"])
+    found = expected_performance([0.1, 0.2, 0.9], steps=steps)
+    assert [one.step for one in found] == ["may", "june"]
+    assert [type(one.step) for one in expected_performance([0.1, 0.9], steps=[1, 2])] == [int, int]
+
+
 def test_zeros_ones_and_single_samples():
     result = expected_performance([0.0, 1.0])
     assert result.accuracy == expected_performance([[1.0, 0.0], [0.0, 1.0]]).accuracy

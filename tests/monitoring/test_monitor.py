@@ -366,6 +366,7 @@ def test_bad_input_is_refused_and_changes_nothing():
     for arguments, match in (
         (([0.5], [0], {"sample_weight": [2.0]}), "no weights"),
         (([0.5], [0], {"source": "file one"}), "counted before"),
+        (([0.5], [0], {"source": 7}), "source must be text"),
         (([0.5], [0], {"step": 1.5}), "text or an integer"),
         (([0.5], [0], {"step": True}), "text or an integer"),
         (([0.5, 0.5], [0], {}), "label"),

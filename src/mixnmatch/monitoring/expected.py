@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine import door
+from mixnmatch._engine.frames import check_aligned, column_names, frame_values, is_frame, order_by_name
 from mixnmatch._engine.labels import as_labels, class_array, is_text, read_labels
 from mixnmatch.evaluation._means import check_confidence, finite
 from mixnmatch.monitoring.poisson_binomial import quantiles
@@ -147,11 +148,13 @@ def expected_performance(
     0.825
     """
     check_confidence(confidence)
+    check_aligned(scores, "scores", predictions=predictions, ranking=ranking, steps=steps)
     p, names = _probabilities(scores, fitted, logits, classes, positive)
     if not len(p):
         msg = "scores are empty: the performance on no samples is not defined"
         raise ValueError(msg)
     counted, title = _counted_classes(p.shape[1], names, positive)
+    ranks = p if ranking is None else _ranking(ranking, p, names)
     if predictions is None:
         predicted = p.argmax(axis=1)
     else:
@@ -159,7 +162,6 @@ def expected_performance(
         if fitted is None and classes is None and not is_text(given):
             names = None  # numbers are positions, whatever the columns of a data frame are called
         predicted = _read_predictions(given, p, names, positive)
-    ranks = p if ranking is None else _ranking(ranking, p)
     if steps is None:
         return _expected(p, predicted, ranks, None, confidence, counted, title)
     keys = np.asarray(steps)
@@ -167,7 +169,7 @@ def expected_performance(
         msg = f"steps must have shape ({len(p)},), got {keys.shape}"
         raise ValueError(msg)
     unique, first, place = np.unique(keys, return_index=True, return_inverse=True)
-    parts = [(unique[k].item(), place == k) for k in np.argsort(first)]
+    parts = [(_plain(unique[k]), place == k) for k in np.argsort(first)]
     return tuple(
         _expected(p[which], predicted[which], ranks[which], key, confidence, counted, title) for key, which in parts
     )
@@ -213,7 +215,21 @@ def _counted_classes(n_classes: int, names: NDArray[Any] | None, positive: Any) 
     return np.array([texts.index(str(positive))]), positive
 
 
-def _ranking(ranking: Any, p: Floats) -> Floats:
+def _plain(key: Any) -> Any:
+    return key.item() if isinstance(key, np.generic) else key
+
+
+def _ranking(ranking: Any, p: Floats, names: NDArray[Any] | None) -> Floats:
+    if is_frame(ranking):
+        columns, ranking = column_names(ranking), frame_values(ranking)
+        if ranking.shape[1] == 1:
+            ranking = ranking[:, 0]
+        elif columns is not None and names is not None:
+            order = order_by_name(columns, names.tolist())
+            if order is None:
+                msg = f"ranking has the columns {columns!r:.200}, but the classes are {names.tolist()!r:.200}"
+                raise ValueError(msg)
+            ranking = ranking[:, order]
     values = np.asarray(ranking, dtype=np.float64)  # only their order matters
     if not np.isfinite(values).all():
         msg = "ranking holds numbers that are not finite"

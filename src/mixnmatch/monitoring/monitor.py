@@ -163,6 +163,9 @@ class Monitor:
         if step is not None and (isinstance(step, bool) or not isinstance(step, str | int | np.integer)):
             msg = f"step must be text or an integer, got {step!r}"
             raise ValueError(msg)
+        if source is not None and not isinstance(source, str):
+            msg = f"source must be text, got {source!r}"
+            raise ValueError(msg)
         if source is not None and self.has_counted(source):
             msg = f"the batch {source!r:.80} was counted before"
             raise ValueError(msg)
