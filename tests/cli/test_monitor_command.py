@@ -85,6 +85,22 @@ def test_files_with_text_labels_are_counted_once(monitored, run):
     assert found["n_samples"] == 120  # one label differs: another file
 
 
+def test_samples_are_counted_once_however_a_file_holds_them(monitored, run):
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(2)
+    p = rng.random(80).astype(np.float32)
+    names = np.where(rng.random(80) < p, "fraud", "fine")
+    frame = pd.DataFrame({"fine": 1 - p, "fraud": p, "label": names})
+    frame.astype({"fine": float, "fraud": float}).to_csv("day.csv", index=False)
+    frame[["label", "fraud", "fine"]].to_csv("other_order.csv", index=False)
+    frame.to_parquet("day.parquet")
+    assert run("fit", "day.csv", "--method", "platt", "-o", "fraud.json").exit_code == 0
+    for name in ("day.csv", "other_order.csv", "day.parquet"):
+        found = parsed(run("monitor", "fraud.json", name, "--state", "kinds.json", "--json"))
+        assert found["n_samples"] == 80
+        assert found["skipped"] == ([] if name == "day.csv" else [name])
+
+
 def test_late_labels_join_their_step(monitored, run):
     run("monitor", "cal.json", "a.npz", "b.npz", "--state", "state.json")
     found = parsed(run("monitor", "cal.json", "c.npz", "--step", "a.npz", "--state", "state.json", "--json"))
