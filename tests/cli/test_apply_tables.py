@@ -104,6 +104,32 @@ def test_text_becomes_parquet_with_types(fitted, run):
     assert again["rows"] == 2
 
 
+def test_long_whole_numbers_stay_exact_in_parquet(fitted, run):
+    pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    columns = {
+        "small": ["1", "2.5"],
+        "long": ["9007199254740993", "-9223372036854775808"],
+        "mixed": ["9007199254740993", "0.5"],
+        "huge": ["9223372036854775808", "1"],
+        "endless": ["1" * 5000, "1"],
+        "limit": ["9007199254740992", "0.5"],
+    }
+    scores = [".2,.3,.5", ".1,.1,.8"]
+    lines = [",".join([*columns, "p_cat,p_dog,p_emu"])]
+    lines += [",".join([*(cells[k] for cells in columns.values()), scores[k]]) for k in range(2)]
+    Path("ids.csv").write_text(f"{lines[0]}\n{lines[1]}\n\n{lines[2]}\n", encoding="utf-8")
+    result = run("apply", "cal.json", "ids.csv", "-o", "ids.parquet")
+    assert result.exit_code == 0, result.stderr
+    table = pq.read_table("ids.parquet")
+    assert table["small"].to_pylist() == [1.0, 2.5]
+    assert table["long"].to_pylist() == [9007199254740993, -(2**63)]
+    for name in ("mixed", "huge", "endless"):
+        assert table[name].to_pylist() == columns[name]
+    assert table["limit"].to_pylist() == [2.0**53, 0.5]
+    assert table["p_emu"].to_pylist() == [0.5, 0.8]
+
+
 def test_lists_of_scores_get_a_column_of_lists(folder, run):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     p, labels = made(120, 5)

@@ -79,22 +79,43 @@ class CsvRows:
         return table if table.shape[1] > 1 else table[:, 0]
 
     def arrow_fields(self, arrow: Any) -> list[Any]:
-        """Columns of numbers where every cell is one as Python writes it (07 is text), and of text elsewhere."""
-        kinds = dict.fromkeys(self.names, 0)
+        """Columns of numbers where every cell is one as Python writes it (07 is text), and of text elsewhere.
+
+        Whole numbers are never written as floats, which do not tell long ones apart: too long ones stay text.
+        """
+        others = [(k, name) for k, name in enumerate(self.names) if name not in self.columns.scores]
+        kinds: dict[str, set[str]] = {name: set() for _, name in others}
         with open_text(self.path) as text:
             lines = bounded_lines(self.path, text)
             read_header(self.path, lines)
-            for row in csv.reader(lines, delimiter=self.delimiter, strict=True):
-                for name, cell in zip(self.names, row, strict=False):
-                    if kinds[name] < 2 and not is_whole(cell):
-                        kinds[name] = max(kinds[name], 1 if _is_number(cell) else 2)
-        types = {0: arrow.int64(), 1: arrow.float64(), 2: arrow.string()}
-        scores = set(self.columns.scores)
-        return [arrow.field(name, arrow.float64() if name in scores else types[kind]) for name, kind in kinds.items()]
+            for row in filter(None, csv.reader(lines, delimiter=self.delimiter, strict=True)):
+                for k, name in others:
+                    if "text" not in kinds[name] and k < len(row):  # rows that are too short are refused later
+                        kinds[name].add(_kind(row[k]))
+
+        def type_of(found: set[str]) -> Any:
+            if "text" in found or found >= {"long", "float"}:
+                return arrow.string()
+            return arrow.float64() if "float" in found else arrow.int64()
+
+        types = {name: type_of(found) for name, found in kinds.items()}
+        return [arrow.field(name, types.get(name, arrow.float64())) for name in self.names]
 
     def row_name(self, batch: RowBatch, row: int) -> str:
         """Where a row of a batch is, for messages."""
         return f"row {batch.start + row}"
+
+
+def _kind(cell: str) -> str:
+    """What a cell is: a whole number, one that a float may not hold ("long"), another number, or text."""
+    if is_whole(cell) and len(cell) < 16:
+        return "whole"
+    digits = cell.removeprefix("-")
+    if digits.isascii() and digits.isdecimal() and digits[0] != "0":
+        if len(digits) > 19 or not -(2**63) <= int(cell) < 2**63:
+            return "text"
+        return "whole" if abs(int(cell)) <= 2**53 else "long"
+    return "float" if _is_number(cell) else "text"
 
 
 def _is_number(cell: str) -> bool:
