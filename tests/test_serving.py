@@ -241,7 +241,6 @@ def test_cpu_quota_of_a_container(tmp_path, files, expected):
     assert passes._cpu_quota(str(tmp_path)) == expected
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_property_in_work_does_not_stop_that_of_another_object():
     started, done = threading.Event(), threading.Event()
 
@@ -284,6 +283,7 @@ def test_first_fits_in_threads_end():
         subprocess.run([sys.executable, "-W", "ignore", "-c", FIRST_FITS], check=True, timeout=60)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_fork_during_fits_does_not_block_the_child():
     """A child that was forked while other threads were inside a fit can fit and predict."""
     code = """
