@@ -5,7 +5,6 @@ Nothing here imports Dask before a user has: what is not loaded cannot be the ty
 
 from __future__ import annotations
 
-import pickle
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -177,11 +176,18 @@ class _Parcel:
         self.value = value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _opened, (pickle.dumps(self.value, protocol=pickle.HIGHEST_PROTOCOL),)
+        if "distributed" not in sys.modules:
+            return _Parcel, (self.value,)
+        from distributed.protocol.pickle import dumps
+
+        return _opened, (dumps(self.value),)
 
 
 def _opened(content: bytes) -> _Parcel:
-    return _Parcel(pickle.loads(content))
+    # Only the cluster's own workers come here, by the very way in which it sends their tasks and results.
+    from distributed.protocol.pickle import loads
+
+    return _Parcel(loads(content))
 
 
 def _leaf(number: int, job: _Job, *chunks: Any) -> _Parcel:
