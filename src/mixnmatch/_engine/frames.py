@@ -21,6 +21,8 @@ _LIBRARIES = ("pandas", "polars")
 
 def _library(value: Any) -> str | None:
     """Which data-frame library an object comes from, subclasses included."""
+    if type(value) is np.ndarray or value is None:
+        return None
     roots = [kind.__module__.partition(".")[0] for kind in type(value).__mro__]
     return next((root for root in roots if root in _LIBRARIES), None)
 

@@ -205,7 +205,7 @@ def run_blocks(work: Callable[[int, int], T], ranges: list[tuple[int, int]]) -> 
     ahead of the consumer, so that large statistics do not pile up. Inside a worker, or where one thread is all there
     is, they run in place.
     """
-    threads = min(available_threads(), len(ranges))
+    threads = 1 if len(ranges) < 2 else min(available_threads(), len(ranges))
     if threads < 2 or getattr(_worker, "inside", False):
         for start, stop in ranges:
             yield work(start, stop)

@@ -300,8 +300,8 @@ def _check_rows(table: Scores, tolerance: float) -> Found:
         found = _check_logits(block) if table.logits else _check_probabilities(block, tolerance)
         return found if isinstance(found, float) else (start + found[0], *found[1:])
 
-    furthest, size = 0.0, light_bytes(table.n_rows * table.row_bytes)
-    for found in run_blocks(find, row_ranges(table.n_rows, table.row_bytes, block_bytes=size)):
+    n_rows, row_bytes, furthest = table.n_rows, table.row_bytes, 0.0
+    for found in run_blocks(find, row_ranges(n_rows, row_bytes, block_bytes=light_bytes(n_rows * row_bytes))):
         if not isinstance(found, float):
             return found
         furthest = max(furthest, found)

@@ -75,9 +75,10 @@ class Moments:
             return np.full(self.products.shape, np.nan)
         mean = self.means()
         with np.errstate(invalid="ignore"):  # an infinite loss has no variance
-            cross = np.outer(self.spread, mean)
-            centred = self.products - cross - cross.T + self.weight_squares * np.outer(mean, mean)
-        np.fill_diagonal(centred, np.maximum(centred.diagonal(), 0.0))
+            cross = self.spread[:, None] * mean
+            centred = self.products - cross - cross.T + self.weight_squares * (mean[:, None] * mean)
+        variances = centred.reshape(-1)[:: len(mean) + 1]
+        np.maximum(variances, 0.0, out=variances)
         return centred * (self.n_rows / (self.n_rows - 1) / self.weight**2)
 
     def effective_sizes(self, clustered: Floats | None = None, n_groups: int = 0) -> Floats:
