@@ -1,7 +1,10 @@
 """Dask arrays on a real cluster of worker processes, reached through the address of its scheduler."""
 
+import logging
 import os
+import re
 import signal
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +14,14 @@ import pytest
 
 import mixnmatch as mm
 from mixnmatch import evaluation
+from mixnmatch._engine import dask as dask_engine
+from mixnmatch._engine import fitting
 from mixnmatch.maps.registry import METHODS
 from mixnmatch.selection import compare
 
 from .conftest import make_problem, softmax
 
+dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
@@ -353,22 +359,72 @@ def test_a_killed_worker_changes_nothing(client, tables):
     assert victim not in client.run(os.getpid).values()
 
 
-@pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler")
-def test_a_pass_has_one_task_for_each_chunk(client, tables):
-    import dask
-    from dask.callbacks import Callback
+@pytest.fixture
+def graphs(monkeypatch):
+    """Sizes of the graphs of all passes: as Dask makes them, and as they are run."""
+    sizes, whole = [], dask_engine._with_larger_leaves
 
+    def noted(graph, leaves):
+        found = whole(graph, leaves)
+        sizes.append((len(graph), len(found)))
+        return found
+
+    monkeypatch.setattr(dask_engine, "_with_larger_leaves", noted)
+    return sizes
+
+
+@pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler")
+@pytest.mark.parametrize("fused", [None, True, False])
+def test_a_pass_has_one_task_for_each_chunk(tables, graphs, fused):
     scores, y = tables[4]
-    rows = mm.rows(lazy(scores, 100), y, logits=True)  # six chunks; the labels are on the cluster
-    run = []
-    with Callback(pretask=lambda key, *_: run.append(key)), dask.config.set(scheduler="synchronous"):
-        local = mm.rows(lazy(scores, 100), y, logits=True)
-        run.clear()
-        total = local.total(_count)
-    assert total == ROWS
-    assert rows.total(_count) == ROWS
-    assert sorted(key[1] for key in run if isinstance(key, tuple) and "_chunk_total" in key[0]) == list(range(6))
-    assert len(run) <= 6 + 1 + 6, run  # labels in memory may have a task of their own
+    weight = np.arange(1.0, ROWS + 1)
+    with dask.config.set({"scheduler": "synchronous", "optimization.fuse.active": fused}):
+        rows = mm.rows(lazy(scores, 100), lazy(y, 100), lazy(weight, 100), logits=True)
+        graphs.clear()
+        assert rows.total(_count) == ROWS
+    ((before, after),) = graphs
+    assert after == 6 + 1  # six chunks and their sum
+    assert before > 6 + 1 + 2 * 6  # scores, labels and weights would be tasks of their own
+
+
+@pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler")
+def test_parts_of_a_chunk_are_read_at_the_same_time(graphs):
+    ones = da.ones((600, 3), chunks=(50, 3)).map_blocks(np.sqrt, meta=np.empty((0, 0))) / 3
+    with dask.config.set(scheduler="synchronous"):
+        rows = mm.rows(ones.rechunk((300, 3)), np.arange(600) % 3)
+        graphs.clear()
+        assert rows.total(_count) == 600
+    ((_, after),) = graphs
+    assert after == 12 + 2 + 1  # what is read, the two chunks, and their sum
+
+
+@pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler")
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+def test_passes_are_counted_and_not_chunks(tables, scheduler, caplog, monkeypatch):
+    scores, y = tables[4]
+    monkeypatch.setattr(fitting, "SECONDS_BETWEEN_MESSAGES", 0.0)
+    ends = []
+    for table in (scores, lazy(scores, 50)):
+        with dask.config.set(scheduler=scheduler), caplog.at_level(logging.INFO, logger="mixnmatch"):
+            mm.calibrator("ts", logits=True).fit(table, y)
+        ends.append(int(re.search(r"(\d+) passes", caplog.messages[-1])[1]))
+    assert ends[1] <= ends[0] + 3  # rows in memory may be prepared once, and on Dask in each pass
+
+
+def test_a_masked_label_is_refused_as_in_memory(tables):
+    scores, y = tables[4]
+    masked = scores.copy()
+    masked[450, y[450]] = -np.inf
+    vector = scores[:, 1].copy()
+    vector[20] = -np.inf
+    for table, labels in ((masked, y), (vector, np.ones(ROWS, dtype=int))):
+        with dask.config.set(scheduler="synchronous"):
+            messages = []
+            for given in (table, lazy(table, 100)):
+                with pytest.raises(ValueError, match="has a label that is masked by a logit of -inf") as error:
+                    mm.rows(given, labels, logits=True)
+                messages.append(str(error.value))
+        assert messages[0] == messages[1]
 
 
 def _count(block):
@@ -377,8 +433,6 @@ def _count(block):
 
 @pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler")
 def test_what_several_chunks_need_is_made_once():
-    import dask
-
     made = []
 
     def table():
@@ -412,6 +466,7 @@ def test_statistics_are_sent_in_one_piece():
     from mixnmatch._engine.dask import _Parcel
 
     value = [(np.arange(3), {"a": np.ones(2)}), ValueError("bad")]
+    assert sys.getsizeof(_Parcel([np.zeros(10_000)])) > 80_000  # what Dask believes that it takes
     buffers = []
     sent = pickle.dumps(_Parcel(value), protocol=5, buffer_callback=buffers.append)
     assert not buffers

@@ -1,6 +1,7 @@
 """Loops that tell how far they are."""
 
 import logging
+import os
 import re
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from mixnmatch import calibrator
 from mixnmatch._engine import fitting
 from mixnmatch._engine.steps import listening, steps
+from mixnmatch.cli import display
 from mixnmatch.cli.display import _LastMessage
 from mixnmatch.evaluation import log_loss
 from tests.conftest import make_problem
@@ -41,24 +43,39 @@ def test_resampled_intervals_tell():
     )
 
 
-@pytest.mark.parametrize("name", ["vector", "ts", "irm", "keep-sms", "auto"])
-def test_long_fits_say_how_far_they_are(name, caplog, monkeypatch):
+@pytest.mark.parametrize("name", ["vector", "ts", "irm", "keep-sms", "auto", "gpc", "venn-abers"])
+def test_long_fits_report_progress(name, caplog, monkeypatch):
     logits, labels = make_problem(200, 4, seed=1)
     quiet, told = calibrator(name, logits=True), calibrator(name, logits=True)
     with caplog.at_level(logging.INFO, logger="mixnmatch"):
+        monkeypatch.setattr(fitting, "SECONDS_BETWEEN_MESSAGES", 1e9)
         quiet.fit(logits, labels)
-        assert not caplog.messages  # this takes less than two seconds
-        monkeypatch.setattr(fitting, "EVERY", 0.0)
+        assert not caplog.messages
+        monkeypatch.setattr(fitting, "SECONDS_BETWEEN_MESSAGES", 0.0)
         told.fit(logits, labels)
     *parts, last = caplog.messages
-    outer = type(told).__name__
-    passes = [int(re.fullmatch(rf"{outer}(?: > \w+)*: 0 s, (\d+) passes .*", part)[1]) for part in parts]
-    assert passes == list(range(1, len(parts) + 1))
-    assert re.fullmatch(rf"{outer}: fitted in 0 s, {len(parts)} passes over the samples.*", last)
+    outer, rest = type(told).__name__, r"(\d+) pass(?:es)? over the samples in \d+ s(?:, loss (.*))?"
+    seen = [re.fullmatch(rf"{outer}(?: > \w+)*: {rest}", part) for part in parts]
+    assert [int(one[1]) for one in seen] == list(range(1, len(parts) + 1))
+    end = re.fullmatch(rf"{outer} fitted: {rest}", last)
+    assert int(end[1]) == len(parts)
     if name == "vector":
-        least = float(re.search("penalised loss (.*)", last)[1])
-        assert told.loss_ <= least < log_loss(logits, labels, logits=True)
+        assert float(end[2]) == pytest.approx(told.loss_, rel=0.05)
+        assert told.loss_ < log_loss(logits, labels, logits=True)
+    if name == "gpc":
+        assert 0 < float(end[2]) < 2  # a mean, not a sum
     assert (told.predict_proba(logits) == quiet.predict_proba(logits)).all()
+
+
+def test_losses_are_those_of_the_map_that_is_named(caplog, monkeypatch):
+    monkeypatch.setattr(fitting, "SECONDS_BETWEEN_MESSAGES", 0.0)
+    with caplog.at_level(logging.INFO, logger="mixnmatch"), fitting.fitting("Outer"):
+        with fitting.fitting("First"):
+            fitting.note_loss(0.5)
+            fitting.count_pass()
+        with fitting.fitting("Second"):
+            fitting.count_pass()
+    assert [message.rpartition(" s")[2] for message in caplog.messages] == [", loss 0.5", "", ""]
 
 
 def fail():
@@ -67,7 +84,7 @@ def fail():
 
 
 def test_a_failed_fit_leaves_nothing_behind(caplog, monkeypatch):
-    monkeypatch.setattr(fitting, "EVERY", 0.0)
+    monkeypatch.setattr(fitting, "SECONDS_BETWEEN_MESSAGES", 0.0)
     with caplog.at_level(logging.INFO, logger="mixnmatch"):
         with fitting.fitting("Outer"):
             with pytest.raises(ZeroDivisionError), fitting.fitting("Inner"):
@@ -75,16 +92,33 @@ def test_a_failed_fit_leaves_nothing_behind(caplog, monkeypatch):
             fitting.count_pass()
         fitting.count_pass()  # of no fit
         fitting.note_loss(1.0)
-    before, after, last = (message.split(":")[0] for message in caplog.messages)
-    assert (before, after, last) == ("Outer > Inner", "Outer", "Outer")
+    assert [message.split(":")[0] for message in caplog.messages] == ["Outer > Inner", "Outer", "Outer fitted"]
 
 
-def test_a_display_keeps_the_last_message_and_restores_the_logger():
+@pytest.mark.parametrize("level", [logging.NOTSET, logging.DEBUG, logging.WARNING])
+def test_a_display_keeps_the_last_message_and_restores_the_logger(level):
     messages, logger = _LastMessage(), logging.getLogger("mixnmatch")
     before = logger.level, list(logger.handlers)
-    with messages.heard():
-        logger.info("%d passes", 1)
-        logger.info("%d passes", 2)
-    logger.info("3 passes")
-    assert messages.text == "2 passes"
-    assert (logger.level, logger.handlers) == before
+    try:
+        logger.setLevel(level)
+        with messages.listening():
+            assert logger.level == min(level or logging.INFO, logging.INFO)
+            logger.info("%d passes", 1)
+            logger.info("%d passes", 2)
+        logger.error("3 passes")
+        assert messages.text == "2 passes"
+        assert (logger.level, logger.handlers) == (level, before[1])
+    finally:
+        logger.setLevel(before[0])
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_the_line_of_a_long_fit_fits_the_terminal(columns, monkeypatch):
+    monkeypatch.setattr(display.shutil, "get_terminal_size", lambda: os.terminal_size((columns, 24)))
+    long, short = "Auto > StructuredMatrixScaling: 131 passes over the samples in 12 s, loss 4.86387", ""
+    line = display.progress_line("Fitting", 14.2, long)
+    assert len(line) <= columns - 1
+    assert line.startswith("Fitting: 14 s")
+    assert ("131 passes" in line) == (columns >= 80)
+    assert ("loss 4.86387" in line) == (columns >= 200)
+    assert display.progress_line("Fitting", 3.0, short) == "Fitting: 3 s"

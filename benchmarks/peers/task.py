@@ -59,7 +59,7 @@ class Timing:
 
 
 def timed(work: Callable[[], Any], at_least: int = 7, short: float = 0.05, budget: float = 0.5) -> Timing:
-    """Call something ``at_least`` a few times and ``short`` seconds, within a ``budget``.
+    """Call something ``at_least`` so many times and for ``short`` seconds, but stop after ``budget`` seconds.
 
     The call whose memory is watched starts with none that is free, which makes it slower: it counts for time only
     where it takes longer than ``budget``.

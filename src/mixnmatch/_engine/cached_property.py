@@ -13,8 +13,8 @@ else:
     class cached_property(functools.cached_property):
         """The property of Python 3.12 and later, without a lock.
 
-        In Python 3.11 all objects of a class share one lock. Threads wait there for each other's work, and the child
-        of a fork waits for ever if another thread held the lock at that moment.
+        In Python 3.11 each property has one lock for all objects. Threads wait there for each other's work, and the
+        child of a fork waits for ever if another thread held the lock at that moment.
         """
 
         def __get__(self, instance: Any, owner: type | None = None) -> Any:

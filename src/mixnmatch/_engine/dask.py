@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from mixnmatch._engine.fitting import part_of_pass
 from mixnmatch._engine.passes import asked_block_bytes, engine, total
 from mixnmatch._engine.shared import single_threaded_blas
 
@@ -61,11 +62,12 @@ def rows_like(vector: Any, table: Any) -> Any:
 def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, combine: Callable[[T, T], T]) -> T:
     """``work(start, chunks, *args)`` for all chunks of rows of parallel arrays, combined as a tree in row order.
 
-    ``start`` is the first row of a chunk. Only what ``work`` returns travels: making a chunk and working on it are one
-    task, unless another chunk needs some of the same. Chunks without rows are left out.
+    ``start`` is the first row of a chunk. Only what ``work`` returns travels: reading a chunk and working on it are one
+    task. Chunks without rows are left out.
     """
     from uuid import uuid4
 
+    import dask
     import dask.array as da
     from dask.array.optimization import optimize
     from dask.delayed import Delayed, delayed
@@ -93,37 +95,40 @@ def reduce_chunks(work: Callable[..., T], arrays: Sequence[Any], *args: Any, com
         keys = [(root, len(layer), k) for k in range(len(groups))]
         layer.update({key: (_fold, group, combine) for key, group in zip(keys, groups, strict=True)})
     layer[root] = (_fold, keys, combine)
-    graph = _one_task_each(optimize(HighLevelGraph.from_collections(root, layer, dependencies=[leaves]), [root]), own)
+    layers = HighLevelGraph.from_collections(root, layer, dependencies=[leaves])
+    with dask.config.set({"optimization.fuse.active": None}):  # whatever users have set: tasks of one form come out
+        graph = _with_larger_leaves(optimize(layers, [root]), own)
     with _large_graphs_allowed():
         result: T = Delayed(root, graph).compute().value
     return result
 
 
-def _one_task_each(graph: Any, leaves: list[Any]) -> dict[Any, Any]:
-    """The graph with each leaf and the tasks that it alone needs in one task.
+def _with_larger_leaves(graph: Any, leaves: list[Any]) -> dict[Any, Any]:
+    """The graph with each leaf and the tasks that nothing else needs in one task.
 
-    Dask fuses chains, but not what a second array comes into, and gives each chain a task for its former name. On a
-    cluster every task takes its time, and a chunk that is made by one may be sent to another worker for the next.
+    Dask fuses chains, but not tasks with a second input, and keeps an alias for each chain. On a cluster every task
+    takes its time, and a chunk may be sent to another worker for the next one. A task that alone needs several others,
+    such as the parts of a larger chunk, leaves them apart: they can be made at the same time.
     """
     from dask._task_spec import Task
 
     tasks: dict[Any, Any] = dict(graph)
-    needed = {leaf: _needed(tasks, leaf) for leaf in leaves if leaf in tasks}  # a single one is fused with the sum
-    uses = Counter(key for keys in needed.values() for key in keys)
-    for leaf, keys in needed.items():
-        alone = [key for key in keys if uses[key] == 1]
-        tasks[leaf] = Task.fuse(*(tasks.pop(key) for key in alone), key=leaf)
+    uses = Counter(key for task in tasks.values() for key in task.dependencies)
+
+    def own(key: Any) -> list[Any]:
+        return [one for one in tasks[key].dependencies if one in tasks and uses[one] == 1]
+
+    for leaf in leaves:
+        if leaf not in tasks:  # a single one is fused with the sum
+            continue
+        found, waiting = [leaf], own(leaf)
+        while waiting:
+            key = waiting.pop()
+            found.append(key)
+            below = own(key)
+            waiting += below if len(below) == 1 else []
+        tasks[leaf] = Task.fuse(*(tasks.pop(key) for key in found), key=leaf)
     return tasks
-
-
-def _needed(graph: dict[Any, Any], leaf: Any) -> list[Any]:
-    """Keys of a graph that a leaf depends on, itself included."""
-    found, waiting = {leaf: None}, [leaf]
-    while waiting:
-        more = [key for key in graph[waiting.pop()].dependencies if key in graph and key not in found]
-        found.update(dict.fromkeys(more))
-        waiting += more
-    return list(found)
 
 
 def unless_error(found: Any) -> Any:
@@ -156,7 +161,7 @@ class _Job:
 
     def run(self, number: int, chunks: list[Any]) -> Any:
         """Process a chunk on one thread: Dask assigns the cores."""
-        with engine(threads=1, block_bytes=self.block_bytes), single_threaded_blas():
+        with engine(threads=1, block_bytes=self.block_bytes), single_threaded_blas(), part_of_pass():
             return self.work(self.starts[number], chunks, *self.args)
 
 
@@ -175,6 +180,9 @@ class _Parcel:
     def __init__(self, value: Any):
         self.value = value
 
+    def __sizeof__(self) -> int:  # what Dask believes that it takes in memory
+        return object.__sizeof__(self) + _size(self.value)
+
     def __reduce__(self) -> tuple[Any, ...]:
         if "distributed" not in sys.modules:
             return _Parcel, (self.value,)
@@ -184,7 +192,7 @@ class _Parcel:
 
 
 def _opened(content: bytes) -> _Parcel:
-    # Only the cluster's own workers come here, by the very way in which it sends their tasks and results.
+    # Reads only what the cluster's own workers send, over the channel that Dask uses for results.
     from distributed.protocol.pickle import loads
 
     return _Parcel(loads(content))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from mixnmatch._engine.along_rows import both_columns
 from mixnmatch._engine.class_names import as_numbers
-from mixnmatch._engine.dask import is_dask
+from mixnmatch._engine.dask import is_dask, reduce_chunks
 from mixnmatch._engine.errors import InputError
 from mixnmatch._engine.frames import (
     check_aligned,
@@ -97,12 +98,10 @@ def rows(
     labels, names = (
         (None, _only_names(classes, table)) if y is None else read_labels(y, table.n_rows, table.n_classes, classes)
     )
-    if table.masked and labels is not None and not is_dask(table.values):
-        _refuse_masked_labels(table, labels)
     from mixnmatch._engine.weights import read_weight  # predictions do not need it
 
     weight = read_weight(sample_weight, table.n_rows, weights=weights)
-    return Rows.of(
+    made = Rows.of(
         table,
         labels,
         weight,
@@ -111,14 +110,25 @@ def rows(
         groups=_one_each(groups, table.n_rows, "groups"),
         clusters=_one_each(clusters, table.n_rows, "clusters"),
     )
+    if table.masked and labels is not None:
+        _refuse_masked_labels(made)
+    return made
 
 
-def _refuse_masked_labels(table: Scores, labels: NDArray[np.intp]) -> None:
-    mask = table.mask(0, table.n_rows)
-    impossible = None if mask is None else np.flatnonzero(mask[np.arange(len(labels)), labels])
-    if impossible is not None and impossible.size:
-        msg = f"row {impossible[0]} has a label that is masked by a logit of -inf: drop such rows, or do not mask it"
+def _refuse_masked_labels(given: Rows) -> None:
+    arrays = [given.scores.values, given.labels]
+    row = reduce_chunks(_first_masked, arrays, combine=min) if given.on_dask else _first_masked(0, arrays)
+    if row < math.inf:
+        msg = f"row {int(row)} has a label that is masked by a logit of -inf: drop such rows, or do not mask it"
         raise ValueError(msg)
+
+
+def _first_masked(start: int, chunks: list[Any]) -> float:
+    """The first row whose label is masked, or infinity."""
+    values, labels = chunks
+    mask = Scores(values, logits=True, masked=True).mask(0, len(values))
+    impossible = np.flatnonzero(False if mask is None else mask[np.arange(len(labels)), labels])
+    return start + float(impossible[0]) if impossible.size else math.inf
 
 
 def scores_like(

@@ -1,16 +1,16 @@
-"""How far a long fit has come: messages of the logger "mixnmatch", level INFO, at most one every two seconds."""
+"""Progress messages of long fits: logger "mixnmatch", level INFO."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-# Seconds between messages; shorter fits have none.
-EVERY = 2.0
+# Shorter fits have no messages.
+SECONDS_BETWEEN_MESSAGES = 2.0
 
 
 @dataclass
@@ -19,20 +19,28 @@ class _Fit:
 
     names: list[str]
     started: float
-    told: float
+    last_message: float
     passes: int = 0
     loss: float | None = None
 
-    def tell(self, end: str = "") -> None:
+    def send_if_due(self) -> None:
         """Send a message if the last one is some time ago."""
         now = time.monotonic()
-        if now - self.told < EVERY:
-            return
-        self.told = now
-        loss = "" if self.loss is None else f", penalised loss {self.loss:.6g}"
-        seconds = f"{end}{now - self.started:.0f} s"
+        if now - self.last_message >= SECONDS_BETWEEN_MESSAGES:
+            self.last_message = now
+            self._send(now, f"{' > '.join(self.names)}: ")
+
+    def send_last(self) -> None:
+        """Say that the fit is done, if it was a long one."""
+        now = time.monotonic()
+        if now - self.started >= SECONDS_BETWEEN_MESSAGES:
+            self._send(now, f"{self.names[0]} fitted: ")
+
+    def _send(self, now: float, start: str) -> None:
+        noun = "pass" if self.passes == 1 else "passes"
+        loss = "" if self.loss is None else f", loss {self.loss:.6g}"
         logging.getLogger("mixnmatch").info(
-            "%s: %s, %d passes over the samples%s", " > ".join(self.names), seconds, self.passes, loss
+            "%s%d %s over the samples in %.0f s%s", start, self.passes, noun, now - self.started, loss
         )
 
 
@@ -45,21 +53,32 @@ def fitting(name: str) -> Iterator[None]:
     outer = _fit.get()
     if outer is not None:
         outer.names.append(name)
+        outer.loss = None
         try:
             yield
         finally:
             outer.names.pop()
+            outer.loss = None
         return
     now = time.monotonic()
     fit = _Fit([name], now, now)
+    with _as_current(fit):
+        yield
+    fit.send_last()
+
+
+@contextmanager
+def _as_current(fit: _Fit | None) -> Iterator[None]:
     token = _fit.set(fit)
     try:
         yield
     finally:
         _fit.reset(token)
-    if fit.told > fit.started:
-        fit.told = fit.started
-        fit.tell("fitted in ")
+
+
+def part_of_pass() -> AbstractContextManager[None]:
+    """Within this, no pass is counted: a worker goes through a chunk of the samples."""
+    return _as_current(None)
 
 
 def count_pass() -> None:
@@ -67,11 +86,11 @@ def count_pass() -> None:
     fit = _fit.get()
     if fit is not None:
         fit.passes += 1
-        fit.tell()
+        fit.send_if_due()
 
 
 def note_loss(loss: float) -> None:
-    """Note the mean loss, with its penalties, that the fit has reached."""
+    """Note the mean loss that the fit has reached, penalties included."""
     fit = _fit.get()
     if fit is not None:
         fit.loss = loss

@@ -185,7 +185,7 @@ class Rows:
     def preview(self, at_most: int) -> Rows:
         """About ``at_most`` rows for a first, cheap look; fewer where rows are very long."""
         entries = LOOK_ENTRIES_ON_DASK if self.on_dask else LOOK_ENTRIES
-        return self.sampled(min(at_most, max(entries // self.n_classes, 64)))
+        return self.sampled(min(at_most, max(entries // self.n_classes, 16)))
 
     def sampled(self, at_most: int) -> Rows:
         """About ``at_most`` rows spread evenly over the table, copied for a cheap look before the full passes.

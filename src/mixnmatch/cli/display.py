@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import shutil
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import Any
 
 import click
 
-from mixnmatch._engine.text import WIDTH, between, significant, table
+from mixnmatch._engine.text import between, significant, table
 from mixnmatch.cli.terminal import clear_line, drawing, occupied_line
 
 # Seconds from which on one would like to know whether something is still going on.
@@ -66,6 +67,12 @@ def reporting(label: str) -> Iterator[Callable[[int, int, str], None] | None]:
         shown.stop()
 
 
+def progress_line(label: str, seconds: float, message: str) -> str:
+    """One line of the terminal about work that is going on."""
+    line = f"{label}: {seconds:.0f} s{f' ({message})' if message else ''}"
+    return line[: shutil.get_terminal_size().columns - 1]
+
+
 class _LastMessage(logging.Handler):
     """What the package said last about a long fit."""
 
@@ -76,12 +83,12 @@ class _LastMessage(logging.Handler):
         self.text = record.getMessage()
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
+    def listening(self) -> Iterator[None]:
         """Within this, messages are sent and kept."""
         logger = logging.getLogger("mixnmatch")
         before = logger.level
         logger.addHandler(self)
-        logger.setLevel(logging.INFO)
+        logger.setLevel(min(before or logging.INFO, logging.INFO))
         try:
             yield
         finally:
@@ -125,12 +132,14 @@ class _Progress:
         self._bar = None
 
     def _count_seconds(self) -> None:
-        with self._messages.heard():
+        drawn = 0
+        with self._messages.listening():
             while not self._stopped.wait(1.0):
                 seconds = time.monotonic() - self._start
                 if seconds >= LONG:
-                    shown = self._messages.text or f"{seconds:.0f} s"
-                    click.echo(f"\r{self.label}: {shown}".ljust(WIDTH - 1)[: WIDTH - 1], nl=False, err=True)
+                    line = progress_line(self.label, seconds, self._messages.text)
+                    click.echo(f"\r{line.ljust(drawn)}", nl=False, err=True)
+                    drawn = len(line)
 
     def _stop_clock(self) -> None:
         if not self._stopped.is_set():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,7 +13,7 @@ from typing import Any
 
 import click
 
-from mixnmatch._engine.text import WIDTH, wrapped
+from mixnmatch._engine.text import wrapped
 from mixnmatch._files import named
 
 # What gets a colour; the words say the same without one.
@@ -78,7 +79,7 @@ def drawing() -> bool:
 
 def clear_line() -> None:
     """Remove what is drawn on the last line."""
-    click.echo(f"\r{' ' * (WIDTH - 1)}\r", nl=False, err=True)
+    click.echo(f"\r{' ' * (shutil.get_terminal_size().columns - 1)}\r", nl=False, err=True)
 
 
 def visible(text: str) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.scores import MOST_BINS, is_number
 from mixnmatch.evaluation._binning import Floats
 
-try:  # it adds up in the same order: who does it changes nothing but the time
+try:  # it adds up in the same order: the sums are the same
     import mixnmatch._engine.kernels._compiled as _compiled
 except ImportError:
     _compiled = None  # type: ignore[assignment]
@@ -130,7 +130,7 @@ def _equal_width(z: Floats, y: NDArray[Any], weight: Floats | None, n_bins: int,
 
 def _sums_of_bins(z: Floats, y: NDArray[Any], weight: Floats | None, n_bins: int) -> Floats:
     sums = np.zeros((3, n_bins))
-    if _compiled is not None and weight is None and y.dtype.itemsize == 1 and z.dtype.char == "d":
+    if _compiled is not None and weight is None and y.dtype == bool and z.dtype == np.float64:
         _compiled.add_to_bins(np.ascontiguousarray(z), np.ascontiguousarray(y), sums)
         return sums
     cell = (z * np.float64(n_bins)).astype(np.intp)

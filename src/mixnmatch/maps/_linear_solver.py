@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -285,7 +286,6 @@ def _scaled_descent(objective: Objective, theta: Array, rough: bool) -> Solution
 
     def evaluate(at: Array) -> tuple[float, Array]:
         point = objective.at(at * scale)
-        note_loss(point.value)
         return point.value, point.gradient * scale
 
     if rough:
@@ -293,7 +293,12 @@ def _scaled_descent(objective: Objective, theta: Array, rough: bool) -> Solution
     else:  # rounding in float32 hides smaller falls of the loss than this
         options = {"maxiter": 500, "ftol": 1e-10 if problem.single else 1e-13}
     options |= {"maxfun": 1000, "maxcor": 20, "gtol": 1e-7 if rough else 1e-9}
-    found = minimize(evaluate, theta / scale, jac=True, method="L-BFGS-B", options=options)
+
+    def reached(intermediate_result: Any) -> None:
+        note_loss(float(intermediate_result.fun))
+
+    start = theta / scale
+    found = minimize(evaluate, start, jac=True, method="L-BFGS-B", options=options, callback=reached)
     point = objective.at(found.x * scale)
     # As the curvature at the start sees it, the fall that a step down the gradient still promises.
     left = float(np.square(point.gradient * scale).sum())

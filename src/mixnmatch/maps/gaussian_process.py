@@ -354,4 +354,11 @@ def minimise(rows: Prepared, prior: Prior, start: Array, tolerance: float) -> So
     fit = at(start)
     while (trial := at(fit.theta + _model_step(prior, fit, RADII[0])[0])).value < (1 - tolerance) * fit.value:
         fit = trial
-    return newton(at, fit, partial(_local_step, prior), tolerance=tolerance, rounding=ROUNDING * fit.value)
+    return newton(
+        at,
+        fit,
+        partial(_local_step, prior),
+        weight=rows.source.total_weight(),
+        tolerance=tolerance,
+        rounding=ROUNDING * fit.value,
+    )
