@@ -141,6 +141,14 @@ def test_metadata_come_back(saved, tmp_path):
     assert mm.load(tmp_path / "none.json").metadata_ == {}
 
 
+@pytest.mark.parametrize("metadata", [["model v3"], "model v3", 5, [("a", 1)], False])
+def test_metadata_that_are_no_mapping_leave_the_file_alone(saved, metadata):
+    before = Path(saved).read_bytes()
+    with pytest.raises(TypeError, match="metadata must be a mapping"):
+        mm.load(saved).save(saved, metadata=metadata)
+    assert Path(saved).read_bytes() == before
+
+
 def test_refitting_forgets_metadata(saved, tmp_path):
     fitted = mm.load(saved)
     fitted.save(saved, metadata={"model": "a"})

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.sparse
 
 import mixnmatch as mm
 from mixnmatch._engine.labels import read_labels
@@ -27,6 +28,8 @@ from mixnmatch._engine.weights import read_weight
         ([[0.5, 0.5], [1.0]], "different lengths"),
         (np.array([[0.5 + 0j, 0.5]]), "real numbers"),
         (np.array([[True, False]]), "real numbers"),
+        (scipy.sparse.csr_array(np.eye(2)), r"got a csr_array; pass scores\.toarray\(\)"),
+        (None, "got a NoneType"),
     ],
 )
 def test_bad_scores_are_refused_with_the_reason(scores, message):
@@ -150,7 +153,7 @@ def test_labels_are_matched_to_columns():
         read_labels(["a", "z"], 2, 2, classes=["a", "b"])
     with pytest.raises(ValueError, match="each of the 2 columns once"):
         read_labels(["a", "a"], 2, 2, classes=["a", "a"])
-    with pytest.raises(ValueError, match="cannot be matched"):
+    with pytest.raises(ValueError, match="the labels are numbers, such as 0, and the classes are text, such as 'a'"):
         read_labels([0, 1], 2, 2, classes=["a", "b"])
 
 

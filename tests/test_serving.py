@@ -1,12 +1,14 @@
 """Serving a saved map: what is imported, what the whole process keeps, rows of every kind."""
 
 import functools
+import importlib
 import json
 import os
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,6 +42,41 @@ def test_loading_and_predicting_needs_numpy_alone(tmp_path):
         calibrator(name, logits=True).fit(LOGITS, Y).save(tmp_path / f"{name}.json")
     rows = json.dumps(LOGITS[:5].tolist())
     subprocess.run([sys.executable, "-c", ALONE, str(tmp_path), rows, json.dumps(NAMES)], check=True)
+
+
+SERVING = """
+import sys
+import numpy as np
+import mixnmatch as mm
+rows = np.random.default_rng(0).normal(size=(20_000, 4)).astype(np.float32)
+for path in sys.argv[1:]:
+    fitted = mm.load(path)
+    p = fitted.predict_proba(rows)  # several blocks: on several threads
+    assert p.shape == rows.shape
+watch = mm.Monitor(fitted)
+watch.update(rows[:50], rows[:50].argmax(axis=1))
+assert "50 samples" in str(watch.result())
+assert mm.expected_performance(p).n_samples == 20_000
+assert fitted.adapt(priors=np.full(4, 0.25)).predict_proba(rows[:1]).shape == (1, 4)
+"""
+
+
+def test_a_container_with_numpy_and_lazy_loader_serves(tmp_path):
+    """What docs/deploying.md says to install; other packages are not on the path at all."""
+    for name in NAMES:
+        calibrator(name, logits=True).fit(LOGITS, Y).save(tmp_path / f"{name}.json")
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for module in (np, importlib.import_module("lazy_loader"), mm):
+        (packages / module.__name__).symlink_to(Path(module.__file__).parent)
+    libraries = Path(np.__file__).parent.with_name("numpy.libs")
+    if libraries.exists():
+        (packages / "numpy.libs").symlink_to(libraries)
+    paths = [str(tmp_path / f"{name}.json") for name in NAMES]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONHOME"} | {
+        "PYTHONPATH": str(packages)
+    }
+    subprocess.run([sys.executable, "-S", "-c", SERVING, *paths], check=True, env=environment)
 
 
 LIGHT = """
@@ -195,9 +232,31 @@ def test_threads_by_environment_and_by_process():
     wrong = os.environ | {"MIXNMATCH_THREADS": "many"}
     failed = subprocess.run([sys.executable, "-c", code], env=wrong, check=False, capture_output=True, text=True)
     assert "MIXNMATCH_THREADS must be a positive whole number" in failed.stderr
+    assert engine(threads=np.int64(2))._asked == {"threads": 2}
     code = f"import mixnmatch; mixnmatch.engine(threads=5).set_default(); {code}"
     found = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
     assert found.stdout.strip() == "5"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("MIXNMATCH_THREADS", "0", "MIXNMATCH_THREADS must be a positive whole number, got '0'"),
+        ("MIXNMATCH_BACKEND", "fast", "MIXNMATCH_BACKEND: backend must be"),
+    ],
+)
+def test_a_wrong_environment_is_no_fault_of_a_file(variable, value, message, tmp_path):
+    path = tmp_path / "map.json"
+    calibrator("ts", logits=True).fit(LOGITS, Y).save(path)
+    np.savez(tmp_path / "new.npz", logits=LOGITS)
+    code = f"import mixnmatch; mixnmatch.load({str(path)!r})"
+    environment = os.environ | {variable: value}
+    failed = subprocess.run([sys.executable, "-c", code], env=environment, check=False, capture_output=True, text=True)
+    assert f"ValueError: {message}" in failed.stderr
+    command = [sys.executable, "-m", "mixnmatch", "apply", str(path), str(tmp_path / "new.npz"), "-o", "out.csv"]
+    failed = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert failed.returncode == 1
+    assert failed.stderr.startswith(f"Error: {message}")
 
 
 def test_settings_hold_in_threads_that_others_start():

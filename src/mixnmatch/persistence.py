@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from mixnmatch._documents import MOST_NESTING, nesting, read_document, sealed
+from mixnmatch._engine.passes import settings
 from mixnmatch._map_json import MapFileError, decode, encode
 from mixnmatch._version import __version__
 from mixnmatch.maps.base import CalibrationMap
@@ -45,6 +46,9 @@ def to_bytes(fitted: CalibrationMap, *, metadata: Mapping[str, Any] | None = Non
         },
         "map": body,
     }
+    if not isinstance(metadata, Mapping):
+        msg = f"metadata must be a mapping, such as {{'model': 'v3'}}, got {metadata!r:.80}"
+        raise TypeError(msg)
     if metadata:
         document["metadata"] = _plain_metadata(metadata)
     if nesting(document) > MOST_NESTING:
@@ -114,6 +118,7 @@ def load(path: str | PathLike[str]) -> CalibrationMap:
         If the file cannot be read.
     """
     name = os.fspath(path)
+    settings()  # a wrong value in the environment is no fault of the file
     document = _read_document(path)
     try:
         made = _checked(decode(document.get("map")))

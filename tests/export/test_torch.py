@@ -42,6 +42,15 @@ def test_double_precision_in_and_out():
         np.testing.assert_allclose(found.numpy(), fitted.predict_proba(rows), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_whole_numbers_become_double_precision(name):
+    fitted = fitted_map(name, 3, True)
+    rows = torch.tensor([[1, 0, 3], [0, 0, 0], [-2, 4, 1]])
+    found = fitted.to_torch()(rows)
+    assert found.dtype == torch.float64
+    np.testing.assert_allclose(found.numpy(), fitted.predict_proba(rows), rtol=0, atol=1e-6)
+
+
 def test_casting_a_network_does_not_round_the_map():
     fitted = fitted_map("irm-ets", 3, True)
     network = torch.nn.Sequential(torch.nn.Linear(4, 3), fitted.to_torch())

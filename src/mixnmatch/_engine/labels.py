@@ -203,8 +203,14 @@ def as_labels(y: Any, n_rows: int, first_row: int = 0) -> NDArray[Any]:
 
 
 def _match(labels: NDArray[Any], names: NDArray[Any], first_row: int = 0) -> NDArray[np.intp]:
-    if (labels.dtype.kind in "USO") != (names.dtype.kind in "USO"):
-        msg = f"labels of type {labels.dtype} cannot be matched to classes of type {names.dtype}"
+    if is_text(labels) != is_text(names):
+        kinds = ("text", "numbers") if is_text(labels) else ("numbers", "text")
+        some = (array[:1].tolist()[0] for array in (labels, names))
+        (label, name), (ours, theirs) = some, kinds
+        msg = (
+            f"the labels are {ours}, such as {label!r:.80}, and the classes are {theirs}, such as {name!r:.80}: label "
+            "samples by the names of the classes"
+        )
         raise ValueError(msg)
     if labels.dtype.kind == "O":
         place = {name: index for index, name in enumerate(names.tolist())}

@@ -45,7 +45,13 @@ def _of_environment() -> Settings:
     if threads and not (threads.isdecimal() and int(threads) > 0):
         msg = f"{VARIABLES['threads']} must be a positive whole number, got {threads!r}"
         raise ValueError(msg)
-    return Settings(threads=int(threads) if threads else None, backend=os.environ.get(VARIABLES["backend"]) or "auto")
+    backend = os.environ.get(VARIABLES["backend"]) or "auto"
+    try:
+        choose_backend(backend)
+    except ValueError as error:
+        msg = f"{VARIABLES['backend']}: {error}"
+        raise ValueError(msg) from None
+    return Settings(threads=int(threads) if threads else None, backend=backend)
 
 
 _default: Settings | None = None
@@ -96,7 +102,7 @@ class engine:  # noqa: N801 (reads as a function: ``with engine(threads=1):``)
         self._asked = {key: value for key, value in asked.items() if value is not None}
         for key in ("block_bytes", "threads"):
             value = self._asked.get(key, 1)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
                 msg = f"{key} must be a positive whole number, got {value!r}"
                 raise ValueError(msg)
         if backend is not None:

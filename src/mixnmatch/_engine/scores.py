@@ -69,7 +69,7 @@ class Scores:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type that predictions for these scores have: float32 stays float32, all else becomes float64."""
+        """Type that predictions for these scores have: float32 for floats of up to 4 bytes, float64 for all else."""
         kept = self.values.dtype.kind == "f" and self.values.dtype.itemsize <= 4 and not self.double
         return np.dtype(np.float32 if kept else np.float64)
 
@@ -185,7 +185,10 @@ def _is_bfloat16(value: Any) -> bool:
 def _as_table(scores: Any, *, may_be_empty: bool = False) -> Any:
     values = scores if is_dask(scores) else _as_array(scores)
     if values.dtype.kind not in "fiu":
-        msg = f"scores must be real numbers, got an array of type {values.dtype}"
+        methods = {"collect": ".collect()", "toarray": ".toarray()"}  # of polars' lazy frames, of SciPy's sparse arrays
+        hint = next((f"; pass scores{call}" for name, call in methods.items() if hasattr(scores, name)), "")
+        kind = f"an array of type {values.dtype}" if values.ndim else f"a {type(scores).__name__}"
+        msg = f"scores must be real numbers, got {kind}{hint}"
         raise ValueError(msg)
     if values.ndim not in (1, 2):
         msg = f"scores must have shape (n, L) or (n,), got {values.shape}"

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from typing import Any, ClassVar
 from weakref import WeakSet
@@ -83,17 +83,21 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-# Keeps BLAS to one thread while our own threads run blocks, so that the two do not compete for the cores.
-single_threaded_blas = Shared(lambda: _blas_controller().limit(limits=1, user_api="blas"), one_thread=True)
-
-
 @cache
 def _controller(scipy_is_loaded: bool) -> Any:
-    from threadpoolctl import ThreadpoolController
-
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:  # a container that only serves maps may do without it: BLAS threads cost time there
+        return None
     return ThreadpoolController()
 
 
-def _blas_controller() -> Any:
+def _one_blas_thread() -> AbstractContextManager[Any]:
     # SciPy brings a BLAS of its own: look again once it is there.
-    return _controller("scipy.linalg" in sys.modules)
+    controller = _controller("scipy.linalg" in sys.modules)
+    limited: AbstractContextManager[Any] = controller.limit(limits=1, user_api="blas") if controller else nullcontext()
+    return limited
+
+
+# Keeps BLAS to one thread while our own threads run blocks, so that the two do not compete for the cores.
+single_threaded_blas = Shared(_one_blas_thread, one_thread=True)

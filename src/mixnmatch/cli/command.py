@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from mixnmatch._engine.errors import InputError, InputWarning
+from mixnmatch._engine.passes import settings
 from mixnmatch._engine.suggestions import did_you_mean
 from mixnmatch._engine.text import WIDTH
 from mixnmatch.cli.terminal import Context, colour, echo, printing
@@ -133,6 +134,7 @@ class Command(click.Command):
             warnings.filterwarnings("default", category=UserWarning)
             warnings.showwarning = _Said()
             try:
+                settings()  # a wrong value in the environment is no fault of a file
                 return super().invoke(ctx)
             except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
                 raise

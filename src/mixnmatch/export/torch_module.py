@@ -140,7 +140,8 @@ class CalibrationModule(nn.Module):  # type: ignore[misc]
         return super()._apply(moved, recurse)
 
     def forward(self, scores: Any) -> Any:
-        """Calibrated probabilities, in the type of the scores."""
+        """Calibrated probabilities, in the type of the scores; in double precision for whole numbers."""
+        scores = scores if scores.is_floating_point() else scores.to(torch.float64)
         if scores.dim() == 1 and self.n_classes == 2:
             return self._in_blocks(self._two_columns(scores), scores.dtype)
         rank = scores.dim()

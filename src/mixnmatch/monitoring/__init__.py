@@ -1,21 +1,8 @@
-"""After deployment: is a map still calibrated, how good are its predictions, and have the scores changed?"""
+"""After deployment: is a map still calibrated, how good are its predictions, and have the scores changed?
 
-from mixnmatch.monitoring.drift import ScoreDrift, score_drift
-from mixnmatch.monitoring.expected import Expectation, ExpectedPerformance, expected_performance
-from mixnmatch.monitoring.intervals import ClassOffset
-from mixnmatch.monitoring.monitor import Monitor
-from mixnmatch.monitoring.result import MonitorResult, StepRecord
-from mixnmatch.monitoring.state import StateFileError
+Names are imported when they are first used: applying a map and watching it needs no SciPy.
+"""
 
-__all__ = [
-    "ClassOffset",
-    "Expectation",
-    "ExpectedPerformance",
-    "Monitor",
-    "MonitorResult",
-    "ScoreDrift",
-    "StateFileError",
-    "StepRecord",
-    "expected_performance",
-    "score_drift",
-]
+import lazy_loader as _lazy
+
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)
