@@ -4,6 +4,7 @@ import csv
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from mixnmatch import load
@@ -118,6 +119,28 @@ def test_wrong_cost_files(run, files, content, message):
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: bad.csv: ")
     assert message in result.stderr
+
+
+@pytest.mark.parametrize("header", [",True,False", "id,true,false", ",label,skip"])
+def test_decisions_may_have_any_names(run, files, header):
+    Path("odd.csv").write_text(f"{header}\n0,0,5\n1,2,0\n2,7,1\n", encoding="utf-8")
+    result = run("decide", "test.npz", "--costs", "odd.csv", "-o", "out.csv")
+    assert result.exit_code == 0, result.stderr
+    assert {row["decision"] for row in rows_of("out.csv")} == set(header.split(",")[1:])
+
+
+def test_decisions_of_the_file_can_be_measured_in_python(run, folder):
+    rng = np.random.default_rng(0)
+    p = rng.random(200)
+    y = (rng.random(200) < p).astype(int)
+    pd.DataFrame({"0": 1 - p, "1": p, "label": y}).to_csv("scores.csv", index=False)
+    for names in ("1,0,2", "True,False,ask"):
+        Path("costs.csv").write_text(f"class,{names}\n0,9,0,2\n1,0,9,2\n", encoding="utf-8")
+        found = parsed(run("decide", "scores.csv", "--costs", "costs.csv", "-o", "out.csv", "--force", "--json"))
+        out = pd.read_csv("out.csv")
+        measured = realised_cost(out.decision, out.label, pd.read_csv("costs.csv", index_col=0))
+        assert float(measured) == pytest.approx(found["realised_cost"]["value"])
+        assert measured.to_dict() == pytest.approx(found["realised_cost"])
 
 
 def test_classes_are_found_however_they_are_written(run, files):

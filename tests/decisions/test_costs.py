@@ -141,21 +141,84 @@ def test_decisions_keep_their_types(columns, kind):
     assert asked.tolist() == [columns[0], "abstain", columns[1]]
     assert type(asked.tolist()[0]) is type(columns[0])
     assert float(expected_cost(p, frame, found)) == pytest.approx((0.2 + 0.8 + 0.1) / 3)
-    for decisions in (asked, pd.Series(asked)):
+    for decisions in (asked, pd.Series(asked), asked.tolist(), [str(one) for one in asked.tolist()]):
         assert float(expected_cost(p, frame, decisions, abstain=0.3)) == pytest.approx((0.2 + 0.3 + 0.1) / 3)
 
 
 def test_rows_of_costs_are_matched_as_columns_of_scores_are():
     p = pd.DataFrame({"prob_0": [0.9, 0.2], "prob_1": [0.1, 0.8]})
     wanted = bayes_decisions(p, [[0, 1], [10, 0]])
-    for index in (["1", "0"], [True, False], [1.0, 0.0], ["true", "false"]):
+    for index in (["1", "0"], [True, False], [1.0, 0.0], ["true", "false"], ["prob_1", "prob_0"]):
         costs = pd.DataFrame([[10, 0], [0, 1]], index=index)
         assert (bayes_decisions(p, costs, classes=[0, 1]) == wanted).all(), index
+        assert (bayes_decisions(p, costs) == wanted).all(), index
+        for y in ([1, 0], [True, False], [1.0, 0.0], pd.Series([1, 0], dtype="Int64")):
+            assert float(realised_cost([0, 1], y, costs)) == pytest.approx(11 / 2), index
     y = ["ill", "well", "well"]
     with pytest.raises(ValueError, match=r"the labels are text: pass classes=\[\.\.\.\]"):
         realised_cost([0, 1, 1], y, [[0, 1], [10, 0]])
     assert float(realised_cost([0, 1, 1], y, [[0, 1], [10, 0]], classes=["ill", "well"])) == 0
     assert float(realised_cost([0, 1, 1], y, [[0, 1], [10, 0]], classes=["well", "ill"])) == pytest.approx(12 / 3)
+
+
+def test_names_of_classes_from_scores_and_costs():
+    costs = pd.DataFrame({"pay": [0, 100], "check": [1, 1]}, index=["fine", "fraud"])
+    p = np.array([0.001, 0.5])
+    wanted = ["pay", "check"]
+    assert bayes_decisions(pd.Series(p, name="fraud"), costs).tolist() == wanted
+    assert bayes_decisions(pd.Series(1 - p, name="fine"), costs).tolist() == wanted
+    assert float(expected_cost(pd.Series(1 - p, name="fine"), costs)) == pytest.approx((0.1 + 1) / 2)
+    assert bayes_decisions(pd.DataFrame({"prob_fraud": p, "prob_fine": 1 - p}), costs).tolist() == wanted
+    with pytest.raises(ValueError, match=r"and pass classes=\[\.\.\.\] to name the columns"):
+        bayes_decisions(p, costs)
+    with pytest.raises(ValueError, match="the labels are numbers, such as 0, and the classes are text, such as 'fine'"):
+        realised_cost(["pay", "check"], [0, 1], costs)
+
+
+def test_polars_costs_name_decisions():
+    polars = pytest.importorskip("polars")
+    costs = polars.DataFrame({"pay": [0, 100], "check": [1, 1]})
+    assert bayes_decisions([0.001, 0.5], costs).tolist() == ["pay", "check"]
+    assert bayes_decisions([0.001, 0.5], polars.DataFrame(costs.to_numpy())).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("index", [["fine", "fraud"], ["fraud", "fine"]])
+@pytest.mark.parametrize("columns", [["a", "a", "b"], [1, True, 2]])
+def test_decisions_of_one_name_are_refused(index, columns):
+    frame = pd.DataFrame([[0, 1, 9], [10, 0, 0.0]], index=index, columns=columns)
+    with pytest.raises(ValueError, match="name each decision once"):
+        bayes_decisions(pd.DataFrame({"fine": [0.5], "fraud": [0.5]}), frame)
+
+
+def test_decisions_of_one_name_as_written():
+    frame = pd.DataFrame([[0, 1], [10, 0]], columns=[1, "1"])
+    found = bayes_decisions([0.02, 0.9], frame)
+    assert found.tolist() == [1, "1"]
+    assert float(realised_cost(found, [0, 0], frame)) == 0.5
+    frame = pd.DataFrame([[0, 1], [10, 0]], columns=["0", "1"])
+    assert float(realised_cost([0, 1], [0, 0], frame)) == 0.5  # as read back from a file of numbers
+    with pytest.raises(ValueError, match="is not one of"):
+        realised_cost(np.array([["0"], {}], dtype=object), [0, 0], frame)
+
+
+def test_intervals_of_costs_allow_for_what_was_not_seen():
+    """Of 60 payments, none may have been a fraud although one in fifty is."""
+    costs = [[0, 1], [100, 1]]
+    unseen = realised_cost([0] * 60, [0] * 60, costs)
+    assert float(unseen) == 0
+    low, high = unseen.interval
+    assert low == 0
+    assert high == pytest.approx(100 * (1 - 0.025 ** (1 / 60)))
+    assert np.isnan(realised_cost([1], [0], costs).interval).all()
+    constant = realised_cost([1] * 60, [0] * 60, costs)  # costs 1, whatever the label
+    assert constant.interval == pytest.approx((1, 1))
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(400):
+        y = (rng.random(200) < 0.02).astype(int)
+        low, high = realised_cost(np.zeros(200, dtype=int), y, costs).interval
+        covered += low <= 2 <= high
+    assert covered >= 0.93 * 400  # 0.92 with Student's interval, 0.7 for 60 samples
 
 
 def test_many_classes_and_many_decisions():

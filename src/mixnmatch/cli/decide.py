@@ -148,16 +148,17 @@ class Decided:
         """With what the decisions cost, given the labels."""
         import numpy as np
 
-        y, weight = self.table.checked.labels, self.table.checked.weight
-        assert y is not None
-        costs, taken = matrix.options[y], matrix.indices(self.decisions, len(y))
-        realised = costs[np.arange(len(y)), taken]
-        constants = {name: _mean(costs[:, k], weight) for k, name in enumerate(matrix.decisions or ())}
+        from mixnmatch.decisions.costs import mean_cost
+
+        source, options = self.table.checked, matrix.options
+        taken = matrix.indices(self.decisions, source.n_rows)
+        names = dict(enumerate(matrix.decisions or ()))
+        constants = {name: mean_cost(source, np.full(source.n_rows, k), options) for k, name in names.items()}
         best = min(constants, key=lambda name: float(constants[name]))
         return replace(
             self,
-            realised=_mean(realised, weight),
-            excess=self._excess(realised, weight),
+            realised=mean_cost(source, taken, options),
+            excess=self._excess(options[source.labels, taken], source.weight),
             constant=(str(best), constants[best]),
         )
 
@@ -169,10 +170,12 @@ class Decided:
         """
         import numpy as np
 
-        mean = _mean(realised - self.sample_costs, weight)
+        from mixnmatch.evaluation._means import MeanEstimate
+
         w = np.ones(len(realised)) if weight is None else np.asarray(weight, dtype=np.float64)
+        mean = float(np.average(realised - self.sample_costs, weights=w))
         error = float(np.sqrt(np.sum(w**2 * self.sample_variances)) / w.sum())
-        return type(mean)(float(mean), standard_error=error, n_rows=mean.n_rows, n_groups=None, confidence=0.95)
+        return MeanEstimate(mean, standard_error=error, n_rows=int((w > 0).sum()), n_groups=None, confidence=0.95)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -230,20 +233,6 @@ class Decided:
         lines.writerow(header)
         lines.writerows(zip(*columns, strict=True))
         atomic_write(path, text.getvalue().encode())
-
-
-def _mean(values: Any, weight: Any) -> Any:
-    """Mean over samples with its standard error."""
-    import numpy as np
-
-    from mixnmatch.evaluation._means import MeanEstimate, Moments
-
-    w = None if weight is None else np.asarray(weight, dtype=np.float64)
-    counted = slice(None) if w is None else w > 0
-    moments = Moments.of(values[None, counted], None if w is None else w[counted])
-    error = float(np.sqrt(moments.covariance()[0, 0]))
-    about = {"n_rows": moments.n_rows, "n_groups": None, "confidence": 0.95}
-    return MeanEstimate(float(moments.means()[0]), standard_error=error, **about)
 
 
 def _cells(estimate: Any) -> list[str]:

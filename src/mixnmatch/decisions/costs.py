@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.frames import check_aligned, order_by_name
-from mixnmatch._engine.labels import as_labels, is_text
+from mixnmatch._engine.frames import check_aligned, classes_of, is_series, order_by_name
+from mixnmatch._engine.labels import as_labels, class_array, is_text
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
 from mixnmatch._engine.text import significant
 from mixnmatch.decisions._inputs import class_names, labelled, unlabelled
+from mixnmatch.evaluation._bounded import Bounds
 from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.scores import mean_over_rows
 
@@ -119,11 +121,11 @@ class CostMatrix:
 
     def indices(self, decisions: Any, n_rows: int) -> NDArray[np.intp]:
         """Columns of :attr:`options` that decisions stand for."""
-        given = np.asarray(decisions)
+        names = self._names()
+        given = np.asarray(decisions, dtype=object if names.dtype.kind == "O" else None)
         if given.shape != (n_rows,):
             msg = f"decisions must have shape ({n_rows},), one for each sample, got {given.shape}"
             raise ValueError(msg)
-        names = self._names()
         index = _positions(given, names)
         if (index < 0).any():
             row = int(np.flatnonzero(index < 0)[0])
@@ -135,15 +137,21 @@ class CostMatrix:
 
 
 def _positions(given: NDArray[Any], names: NDArray[Any]) -> NDArray[np.intp]:
-    """Where each decision is among the names; -1 where it is not."""
-    if "O" in (given.dtype.kind, names.dtype.kind):  # strings of a data frame, or names of several types
+    """Where each decision is among the names, by its value or else as it is written; -1 where it is not."""
+    if "O" in (given.dtype.kind, names.dtype.kind) or (given.dtype.kind in "US") != (names.dtype.kind in "US"):
         place = {name: k for k, name in enumerate(names.tolist())}
-        return np.fromiter((place.get(name, -1) for name in given.tolist()), np.intp, len(given))
-    if (given.dtype.kind in "US") != (names.dtype.kind in "US"):
-        return np.full(len(given), -1, dtype=np.intp)
+        written = {str(name): k for k, name in enumerate(names.tolist())}
+        if len(written) < len(names):
+            written = {}
+        found = (place.get(one, written.get(str(one), -1)) for one in map(_hashable, given.tolist()))
+        return np.fromiter(found, np.intp, len(given))
     order = np.argsort(names, kind="stable")
     at = order[np.minimum(np.searchsorted(names, given, sorter=order), len(names) - 1)]
     return np.where(names[at] == given, at, -1)
+
+
+def _hashable(one: Any) -> Any:
+    return one if isinstance(one, Hashable) else str(one)
 
 
 def _in_order(costs: Any, n_classes: int, classes: Any) -> tuple[Floats, tuple[Any, ...] | None]:
@@ -153,18 +161,33 @@ def _in_order(costs: Any, n_classes: int, classes: Any) -> tuple[Floats, tuple[A
     except (ValueError, TypeError) as error:
         msg = "costs must be numbers, with a row for each class and a column for each decision"
         raise ValueError(msg) from error
-    if not (hasattr(costs, "columns") and hasattr(costs, "index")):
+    if not hasattr(costs, "columns"):
         return values, None
-    rows, columns = list(costs.index), list(costs.columns)
-    decisions = None if columns == list(range(len(columns))) else tuple(columns)
-    known = list(range(n_classes)) if classes is None else np.asarray(classes).tolist()
-    if rows == known:
+    columns = list(costs.columns)
+    if len(set(columns)) < len(columns):
+        msg = f"costs: the columns are {columns!r:.200}; name each decision once"
+        raise ValueError(msg)
+    numbered = (list(range(len(columns))), [f"column_{k}" for k in range(len(columns))])  # by pandas, by polars
+    decisions = None if columns in numbered else tuple(columns)
+    if not hasattr(costs, "index"):
         return values, decisions
-    order = order_by_name(rows, known)
-    if len(set(columns)) < len(columns) or order is None:
+    rows = list(costs.index)
+    known = list(range(n_classes)) if classes is None else np.asarray(classes).tolist()
+    order = np.arange(n_classes) if rows == known else _order_of_rows(rows, known)
+    if order is None:
         msg = f"costs: the rows are {rows!r:.200}, but the classes are {known!r:.200}; name each class once"
+        if known == list(range(n_classes)):
+            msg += ", and pass classes=[...] to name the columns of the probabilities"
         raise ValueError(msg)
     return values[order], decisions
+
+
+def _order_of_rows(rows: list[Any], known: list[Any]) -> NDArray[np.intp] | None:
+    """Positions of the rows in the order of the classes; either may have a shared start."""
+    order = order_by_name(rows, known)
+    if order is None and (place := order_by_name(known, rows)) is not None:
+        return np.argsort(place)
+    return order
 
 
 def bayes_decisions(
@@ -178,6 +201,7 @@ def bayes_decisions(
         Calibrated probabilities, or logits if ``logits``. A vector holds the positive class of a binary problem.
     costs : array of shape (L, D), or data frame
         Cost of each decision (columns) for each true class (rows). There may be more or fewer decisions than classes.
+        The index of a pandas data frame names the classes; rows of polars are in the order of the columns of ``probs``.
     abstain : float, optional
         Cost of abstaining, for example of asking a human. Without it every sample gets a decision.
     logits : bool
@@ -206,9 +230,18 @@ def bayes_decisions(
     >>> bayes_decisions([0.02, 0.2, 0.9], [[0, 1], [10, 0]], abstain=0.3)
     array([ 0, -1,  1])
     """
+    classes = _classes_by_name(probs, costs, classes)
     source = unlabelled(probs, logits=logits, classes=classes)
     matrix = CostMatrix.of(costs, n_classes=source.n_classes, classes=class_names(source, classes), abstain=abstain)
     return matrix.named(decide(source, matrix))
+
+
+def _classes_by_name(probs: Any, costs: Any, classes: Any) -> Any:
+    """Names of the classes; a column that is called like one of two rows of the costs is about that class."""
+    if classes is not None or not is_series(probs) or not (hasattr(costs, "index") and hasattr(costs, "columns")):
+        return classes
+    rows = list(costs.index)
+    return sorted(rows, key=lambda name: name == probs.name) if len(rows) == 2 and probs.name in rows else None
 
 
 def decide(source: Rows, matrix: CostMatrix) -> NDArray[np.intp]:
@@ -276,6 +309,7 @@ def expected_cost(
     0.4666666666666666
     """
     check_aligned(probs, "probs", decisions=decisions)
+    classes = _classes_by_name(probs, costs, classes)
     source = unlabelled(probs, sample_weight, logits=logits, classes=classes, weights=weights)
     matrix = CostMatrix.of(costs, n_classes=source.n_classes, classes=class_names(source, classes), abstain=abstain)
     options = matrix.options
@@ -333,23 +367,43 @@ def realised_cost(
     0.3333333333333333
     """
     n_classes = len(costs.values if isinstance(costs, CostMatrix) else costs)
-    if classes is None and hasattr(costs, "index") and hasattr(costs, "columns"):
-        classes = None if list(costs.index) == list(range(n_classes)) else np.asarray(list(costs.index))
     check_aligned(decisions, "decisions", labels=y, sample_weight=sample_weight)
-    given = np.asarray(decisions)
-    if classes is None and is_text(as_labels(y, len(given))):
+    n_rows = len(decisions)
+    labels = as_labels(y, n_rows)
+    if classes is None and hasattr(costs, "index") and hasattr(costs, "columns"):
+        classes = _classes_of_rows(list(costs.index), labels)
+    if classes is None and is_text(labels):
         msg = (
             "the labels are text: pass classes=[...] with the names of the classes in the order of the rows of the "
             "costs, or costs as a data frame whose index names them"
         )
         raise ValueError(msg)
     # Uniform probabilities stand in for the scores, which the cost of decisions already taken does not depend on.
-    source = labelled(
-        np.full((len(given), n_classes), 1 / n_classes), y, sample_weight, classes=classes, weights=weights
-    )
+    source = labelled(np.full((n_rows, n_classes), 1 / n_classes), y, sample_weight, classes=classes, weights=weights)
     matrix = CostMatrix.of(costs, n_classes=n_classes, classes=source.classes, abstain=abstain)
-    chosen = matrix.indices(given, source.n_rows)
-    return mean_over_rows(source, cost_of(chosen, matrix.options), confidence=confidence)
+    return mean_cost(source, matrix.indices(decisions, n_rows), matrix.options, confidence)
+
+
+def _classes_of_rows(rows: list[Any], labels: NDArray[Any]) -> NDArray[Any] | None:
+    """Names of the classes from those of the rows of costs, as the labels spell them."""
+    if rows == list(range(len(rows))):
+        return None
+    try:
+        found = classes_of(rows, labels)
+    except ValueError:  # said by the row of the label, where labels are matched
+        found = None
+    return class_array(rows) if found is None else found
+
+
+def mean_cost(source: Rows, chosen: NDArray[np.intp], options: Floats, confidence: float = 0.95) -> MeanEstimate:
+    """Mean cost of the options chosen for samples, given their labels.
+
+    Its interval allows for costs of these options that the samples have not seen.
+    """
+    possible = options[:, np.unique(chosen)]
+    low, high = float(possible.min()), float(possible.max())
+    bounds = Bounds(low, high) if low < high else None
+    return mean_over_rows(source, cost_of(chosen, options), confidence=confidence, bounds=bounds)
 
 
 def cost_of(chosen: NDArray[np.intp], options: Floats) -> Any:

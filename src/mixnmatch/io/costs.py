@@ -16,7 +16,7 @@ from mixnmatch._engine.frames import order_by_name
 from mixnmatch.io.files import FileError, check_input, listed
 
 # What the column with the classes is called where there is another one before it.
-CLASS_COLUMNS = ("class", "classes", "label", "labels", "y", "target", "true", "actual")
+CLASS_COLUMNS = ("class", "classes", "label", "labels", "y", "target", "actual")
 EXAMPLE = "such as 'class,accept,reject' followed by 'good,0,5' and 'bad,20,0'"
 
 
@@ -64,9 +64,8 @@ def read_costs(path: Path) -> CostFile:
         raise FileError(path, f"needs a header that names the decisions and a line for each class, {EXAMPLE}")
     first, *decisions = rows[0][1]
     _check_header(path, decisions)
-    named = [name for name in decisions if name.lower() in CLASS_COLUMNS]
-    if named and (not first or first.lower() in ROW_NUMBERS):
-        why = f"the first column looks like a row number, and {named[0]!r} like the classes; remove the first one"
+    if _has_row_numbers(first, decisions, [cells for _, cells in rows[1:]]):
+        why = f"the first column looks like a row number, and {decisions[0]!r} like the classes; remove the first one"
         raise FileError(path, f"{why} (pandas: to_csv(..., index=False))")
     values = np.array([_numbers(path, number, cells, decisions) for number, cells in rows[1:]])
     classes = [cells[0] for _, cells in rows[1:]]
@@ -75,6 +74,15 @@ def read_costs(path: Path) -> CostFile:
         why = f"has more than one line for class {listed(twice)}" if twice else "has a line without a class"
         raise FileError(path, why)
     return CostFile(path, tuple(classes), tuple(decisions), values)
+
+
+def _has_row_numbers(first: str, decisions: list[str], rows: list[list[str]]) -> bool:
+    """Whether the first column counts the rows and the second one names the classes."""
+    if decisions[0].lower() not in CLASS_COLUMNS or first.lower() not in ROW_NUMBERS:
+        return False
+    numbers = [str(k) for k in range(len(rows))]
+    named = [cells[1] for cells in rows if len(cells) > 1]
+    return [cells[0] for cells in rows] == numbers and (sorted(named) == numbers or not all(map(_is_number, named)))
 
 
 def _check_header(path: Path, decisions: list[str]) -> None:
