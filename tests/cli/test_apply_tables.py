@@ -114,6 +114,15 @@ def test_long_whole_numbers_stay_exact_in_parquet(fitted, run):
         "huge": ["9223372036854775808", "1"],
         "endless": ["1" * 5000, "1"],
         "limit": ["9007199254740992", "0.5"],
+        "phone": ["+9007199254740993", "+1"],
+        "code": ["1e3", "1000"],
+        "point": ["9007199254740993.0", "1.0"],
+        "blank": ["", "7"],
+        "gap": ["0.5", " "],
+        "empty": ["", ""],
+        "odd": ["nan", "-inf"],
+        "measured": ["1.5e-05", "nan"],
+        "scientific": ["1E+2", "2.5E3"],
     }
     scores = [".2,.3,.5", ".1,.1,.8"]
     lines = [",".join([*columns, "p_cat,p_dog,p_emu"])]
@@ -124,7 +133,12 @@ def test_long_whole_numbers_stay_exact_in_parquet(fitted, run):
     table = pq.read_table("ids.parquet")
     assert table["small"].to_pylist() == [1.0, 2.5]
     assert table["long"].to_pylist() == [9007199254740993, -(2**63)]
-    for name in ("mixed", "huge", "endless"):
+    assert table["blank"].to_pylist() == [None, 7]
+    assert table["gap"].to_pylist() == [0.5, None]
+    assert table["measured"].to_pylist()[0] == 1.5e-05
+    assert np.isnan(table["measured"].to_pylist()[1])
+    assert table["scientific"].to_pylist() == [100.0, 2500.0]
+    for name in ("mixed", "huge", "endless", "phone", "code", "point", "empty", "odd"):
         assert table[name].to_pylist() == columns[name]
     assert table["limit"].to_pylist() == [2.0**53, 0.5]
     assert table["p_emu"].to_pylist() == [0.5, 0.8]

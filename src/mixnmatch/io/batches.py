@@ -69,13 +69,9 @@ class Sink(Protocol):
 
 
 def free_names(taken: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """Return names that are not taken, with a number appended where necessary."""
-    found, used = [], set(taken)
-    for name in wanted:
-        choice, number = name, 1
-        while choice in used:
-            number += 1
-            choice = f"{name}_{number}"
-        used.add(choice)
-        found.append(choice)
-    return found
+    """Return names that are not taken, with one number appended to all of them where necessary."""
+    names, number = list(wanted), 1
+    while set(names) & set(taken):
+        number += 1
+        names = [f"{name}_{number}" for name in wanted]
+    return names

@@ -125,9 +125,10 @@ class ParquetSink:
         for column, field in zip(zip(*cells, strict=True), self._fields, strict=True):
             values: Any = column
             if arrow.types.is_integer(field.type):
-                values = [int(cell) for cell in column]
+                values = [int(cell) if cell.strip() else None for cell in column]
             elif arrow.types.is_floating(field.type):
-                values = [float(cell.replace(getattr(self._rows, "decimal", "."), ".")) for cell in column]
+                mark = getattr(self._rows, "decimal", ".")
+                values = [float(cell.replace(mark, ".")) if cell.strip() else None for cell in column]
             found.append(arrow.array(values, field.type))
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from mixnmatch.io.files import FileError
 from mixnmatch.io.formats import Request
 from mixnmatch.io.text import Layout, RowReader, bounded_lines, open_text, read_header
 
+# The whole part of a number without zeros before it, the part after the point, and the exponent.
+FLOAT = re.compile(r"-?(0|[1-9][0-9]*)?([.][0-9]*)?([eE][+-]?[0-9]+)?")
 # Cells of a batch, about.
 BATCH_CELLS = 1 << 17
 
@@ -79,9 +82,9 @@ class CsvRows:
         return table if table.shape[1] > 1 else table[:, 0]
 
     def arrow_fields(self, arrow: Any) -> list[Any]:
-        """Columns of numbers where every cell is one as Python writes it (07 is text), and of text elsewhere.
+        """Columns of numbers where all cells but blank ones are numbers, and of text elsewhere.
 
-        Whole numbers are never written as floats, which do not tell long ones apart: too long ones stay text.
+        What would not be the same text again stays text: 07, 1e3, +49, and whole numbers that no number type can hold.
         """
         others = [(k, name) for k, name in enumerate(self.names) if name not in self.columns.scores]
         kinds: dict[str, set[str]] = {name: set() for _, name in others}
@@ -92,37 +95,51 @@ class CsvRows:
                 for k, name in others:
                     if "text" not in kinds[name] and k < len(row):  # rows that are too short are refused later
                         kinds[name].add(_kind(row[k]))
-
-        def type_of(found: set[str]) -> Any:
-            if "text" in found or found >= {"long", "float"}:
-                return arrow.string()
-            return arrow.float64() if "float" in found else arrow.int64()
-
-        types = {name: type_of(found) for name, found in kinds.items()}
-        return [arrow.field(name, types.get(name, arrow.float64())) for name in self.names]
+        types = {"text": arrow.string(), "float": arrow.float64(), "whole": arrow.int64()}
+        found = {name: types[_type_of(own)] for name, own in kinds.items()}
+        return [arrow.field(name, found.get(name, arrow.float64())) for name in self.names]
 
     def row_name(self, batch: RowBatch, row: int) -> str:
         """Where a row of a batch is, for messages."""
         return f"row {batch.start + row}"
 
 
+def _type_of(kinds: set[str]) -> str:
+    """The type of a column with cells of these kinds: "whole", "float" or "text"."""
+    numbers = kinds & {"whole", "long", "float"}
+    if "text" in kinds or not numbers:
+        return "text"
+    if not kinds & {"float", "not finite"}:
+        return "whole"
+    return "text" if "long" in kinds else "float"
+
+
 def _kind(cell: str) -> str:
-    """What a cell is: a whole number, one that a float may not hold ("long"), another number, or text."""
+    """What a cell is: "blank", "whole", "long" (a float may not hold it), "float", "not finite" or "text"."""
     if is_whole(cell) and len(cell) < 16:
         return "whole"
+    if not cell.strip():
+        return "blank"
     digits = cell.removeprefix("-")
+    if digits.lower() in ("nan", "inf"):
+        return "not finite"
     if digits.isascii() and digits.isdecimal() and digits[0] != "0":
         if len(digits) > 19 or not -(2**63) <= int(cell) < 2**63:
             return "text"
         return "whole" if abs(int(cell)) <= 2**53 else "long"
-    return "float" if _is_number(cell) else "text"
+    return "float" if _is_float(cell) else "text"
 
 
-def _is_number(cell: str) -> bool:
-    digits = cell.lstrip("-+")
-    if (digits[:1] == "0" and digits[1:2].isdigit()) or "_" in cell or cell != cell.strip():
-        return False  # such as 007, which would come back as 7
+def _is_float(cell: str) -> bool:
+    """Whether this is how programs write a number that is not whole, or a whole one as a float."""
+    match = FLOAT.fullmatch(cell)
+    if match is None:
+        return False
+    whole, rest, exponent = match.groups("")
+    if exponent[1:2].isdigit() and not rest:
+        return False  # 12E4 is an identifier, 1e-05 and 1.2E4 are numbers
     try:
-        return math.isfinite(float(cell))
-    except ValueError:
+        kept = exponent or rest.strip(".0") or int(whole or "0") == int(float(whole or "0"))
+        return bool(kept) and math.isfinite(float(cell))
+    except (ValueError, OverflowError):
         return False
