@@ -91,14 +91,49 @@ def test_samples_are_counted_once_however_a_file_holds_them(monitored, run):
     p = rng.random(80).astype(np.float32)
     names = np.where(rng.random(80) < p, "fraud", "fine")
     frame = pd.DataFrame({"fine": 1 - p, "fraud": p, "label": names})
-    frame.astype({"fine": float, "fraud": float}).to_csv("day.csv", index=False)
-    frame[["label", "fraud", "fine"]].to_csv("other_order.csv", index=False)
+    double = frame.astype({"fine": float, "fraud": float})
+    double.to_csv("day.csv", index=False)
+    double[["label", "fraud", "fine"]].to_csv("other_order.csv", index=False)
+    double[["fraud", "label"]].to_csv("one_column.csv", index=False)
     frame.to_parquet("day.parquet")
     assert run("fit", "day.csv", "--method", "platt", "-o", "fraud.json").exit_code == 0
-    for name in ("day.csv", "other_order.csv", "day.parquet"):
+    for name in ("day.csv", "other_order.csv", "day.parquet", "one_column.csv"):
         found = parsed(run("monitor", "fraud.json", name, "--state", "kinds.json", "--json"))
         assert found["n_samples"] == 80
         assert found["skipped"] == ([] if name == "day.csv" else [name])
+
+
+def test_sure_samples_are_told_apart(monitored, run):
+    """Probabilities that are all 1 in single precision, but not those of the other class."""
+    rng = np.random.default_rng(3)
+    p = rng.random(200)
+    np.savez("cal.npz", probs=np.stack([1 - p, p], axis=1), labels=(rng.random(200) < p).astype(int))
+    assert run("fit", "cal.npz", "--method", "ts", "-o", "binary.json").exit_code == 0
+    rest = 1e-9 * rng.random(60)
+    for name, low in (("a.npz", rest), ("b.npz", rest + 2e-9)):
+        np.savez(name, probs=1 - low, labels=np.ones(60, dtype=int))
+        found = parsed(run("monitor", "binary.json", name, "--state", "sure.json", "--json"))
+        assert found["skipped"] == []
+    assert found["n_samples"] == 120
+
+
+def test_small_files_that_are_alike_are_all_counted(monitored, run):
+    """Leaving out those whose score and label came before would leave out labels by their frequency."""
+    rng = np.random.default_rng(4)
+    scores = rng.choice([0.02, 0.1, 0.2], 80)
+    for k, score in enumerate(scores):
+        label = "fraud" if rng.random() < score else "fine"
+        (monitored / f"h{k:02}.csv").write_text(f"fine,fraud,label\n{1 - score:.2f},{score},{label}\n")
+    lines = [(monitored / f"h{k:02}.csv").read_text().splitlines()[1] for k in range(80)]
+    (monitored / "cal.csv").write_text("\n".join(["fine,fraud,label", *lines]) + "\n")
+    assert run("fit", "cal.csv", "--method", "identity", "-o", "id.json").exit_code == 0
+    names = [f"h{k:02}.csv" for k in range(80)]
+    found = parsed(run("monitor", "id.json", *names, "--state", "hours.json", "--json"))
+    assert found["n_samples"] == 80
+    assert found["alarm"] is False
+    again = parsed(run("monitor", "id.json", *names, "--state", "hours.json", "--json"))
+    assert again["n_samples"] == 80
+    assert again["skipped"] == names
 
 
 def test_late_labels_join_their_step(monitored, run):

@@ -13,17 +13,20 @@ from mixnmatch.cli.options import FILE, FILE_HELP, Reading, force_option, json_o
 from mixnmatch.cli.terminal import echo
 
 if TYPE_CHECKING:
+    from mixnmatch._engine.rows import Rows
     from mixnmatch.monitoring import Monitor, MonitorResult
 
 # What a shell sees after an alarm; 1 and 2 are errors.
 ALARM = 3
+# So many distinct samples hardly come twice in the same order.
+FEW = 20
 
 HELP = f"""Check whether a map in production is still calibrated, as labels arrive.
 
     MAP is a file written by `mixnmatch fit`, each of BATCHES a file with the scores and labels of one time step, in
     order of time. The file given by --state stores the state; the first call creates it. Run the command again whenever
-    there are new files; files that were already counted are skipped. The probability of a false alarm is at most
-    --alpha over the whole lifetime, however often you look.
+    there are new files; files whose samples were already counted are skipped. The probability of a false alarm is at
+    most --alpha over the whole lifetime, however often you look.
 
     The exit code is 3 after an alarm, 0 without one, and 1 if a file cannot be used.
     {FILE_HELP}"""
@@ -113,12 +116,12 @@ def _count(
     from mixnmatch.io import FileError
 
     table = aligned(reading.read(path, like=map_), map_, map_file)
-    source = _checksum(table)
-    if monitor.has_counted(source):
-        return False
     if table.weights is not None:
         why = "has weights, which a monitor cannot use: repeat samples that occurred several times, drop the weights"
         raise FileError(path, why)
+    source = _checksum(table.checked, path)
+    if monitor.has_counted(source):
+        return False
     try:
         monitor.update(table.checked, step=step or path.name, source=source)
     except (ValueError, TypeError) as error:
@@ -127,17 +130,26 @@ def _count(
     return True
 
 
-def _checksum(table: Any) -> str:
-    """Checksum of the samples of a table, whatever the file is called and however it holds numbers and classes."""
+def _checksum(rows: Rows, path: Path) -> str:
+    """Checksum of samples, whatever their file is called and however it holds numbers and classes.
+
+    A few alike may come again, day after day: such samples are known by the place of their file, too.
+    """
     import numpy as np
 
-    digest = hashlib.sha256()
-    rows = table.checked
+    from mixnmatch._engine.along_rows import both_columns
+
+    values = rows.scores.values.astype(np.float64)
+    if rows.binary and rows.scores.logits:
+        values = values if values.ndim == 1 else values[:, 1] - values[:, 0]
+    elif values.ndim == 1:
+        values = both_columns(values, logits=False)
     with np.errstate(over="ignore"):
-        parts = rows.scores.values.astype("<f4"), rows.labels.astype("<i8")
-    for part in parts:
-        digest.update(str(part.shape).encode())
-        digest.update(part.tobytes())
+        scores = values.reshape(len(rows), -1).astype("<f4")
+    labels = rows.labels.astype("<i8")
+    digest = hashlib.sha256(f"{scores.shape}".encode() + scores.tobytes() + labels.tobytes())
+    if len(np.unique(np.column_stack([scores, labels]), axis=0)) < FEW:
+        digest.update(str(path.resolve()).encode())
     return f"sha256:{digest.hexdigest()}"
 
 
