@@ -1,7 +1,11 @@
 """Expected performance against enumeration, simulation and scikit-learn."""
 
+import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -201,3 +205,226 @@ def test_predictions_by_name_follow_the_positive_class():
     ):
         assert float(found.f1) == pytest.approx(float(wanted.f1))
         assert float(found.accuracy) == pytest.approx(float(wanted.accuracy))
+
+
+RNG = np.random.default_rng(7)
+FRAUD = RNG.beta(0.5, 2.0, 300)
+P = pd.DataFrame({"fine": 1 - FRAUD, "fraud": FRAUD})
+FLAGS = (FRAUD > 0.5).astype(int)
+NAMED = np.where(FLAGS, "fraud", "fine")
+Y = np.where(RNG.random(300) < FRAUD**2, "fraud", "fine")
+MAP = mm.calibrator("beta").fit(P, Y)
+SWAPPED = P[["fraud", "fine"]]
+
+
+def evaluated(*args, **settings):
+    return float(mm.evaluate(*args, metrics=["accuracy"], **settings)["accuracy"])
+
+
+@pytest.mark.parametrize(
+    "names, labels",
+    [
+        (["p1", "p0"], FLAGS),
+        ([1, 0], FLAGS),
+        (["1", "0"], FLAGS),
+        ([True, False], FLAGS),
+        ([True, False], FLAGS.astype(bool)),
+        ([2, 1], FLAGS + 1),
+        (["prob_fraud", "prob_fine"], NAMED),
+        (["fraud", "fine"], NAMED),
+        (["fraud", "fine"], 1 - FLAGS),  # positions, as the columns are no numbers
+    ],
+)
+def test_predictions_are_spelled_like_labels(names, labels):
+    scores = SWAPPED.set_axis(names, axis=1)
+    assert evaluated(scores, labels) == 1.0
+    found = expected_performance(scores, predictions=labels)
+    assert found.accuracy == expected_performance(scores).accuracy
+    assert found.accuracy.value == pytest.approx(np.maximum(FRAUD, 1 - FRAUD).mean())
+    if names != ["fraud", "fine"]:  # otherwise they may be positions
+        other = expected_performance(scores.iloc[:, ::-1], predictions=labels, positive=names[0])
+        assert other.f1.value == pytest.approx(expected_performance(P, positive="fraud").f1.value)
+
+
+def test_classes_order_the_columns_also_with_a_map():
+    settings = {"classes": ["fraud", "fine"]}
+    array = SWAPPED.to_numpy()
+    wanted = expected_performance(MAP.predict_proba(P), classes=["fine", "fraud"], positive="fraud", predictions=NAMED)
+    for scores in (array, P, SWAPPED, mm.rows(array, **settings)):
+        given = {} if isinstance(scores, mm.rows(array).__class__) else settings
+        found = expected_performance(scores, fitted=MAP, **given, positive="fraud", predictions=NAMED)
+        assert found.positive == "fraud"
+        for name in ("accuracy", "f1", "roc_auc", "log_loss", "brier_score"):
+            assert float(getattr(found, name)) == pytest.approx(float(getattr(wanted, name)))
+    after = mm.evaluate(array, Y, map=MAP, metrics=["mean_probability"], **settings).after["mean_probability"]
+    labels = np.full(300, "fine")
+    found = expected_performance(array, fitted=MAP, predictions=labels, **settings)
+    assert found.accuracy.value == pytest.approx(float(after))
+    named = expected_performance(P, positive="fraud", fitted=MAP)
+    assert named.f1.value == pytest.approx(expected_performance(P, fitted=MAP, positive="fraud", **settings).f1.value)
+
+
+def test_a_ranking_of_one_class_is_the_one_that_it_is_called_like():
+    up, down = pd.Series(FRAUD, name="fraud"), pd.Series(1 - FRAUD, name="fine")
+    wanted = expected_performance(P).roc_auc.value
+    for scores in (P, SWAPPED):
+        for ranking in (up, down, up.to_frame(), down.to_frame()):
+            for positive in ("fine", "fraud"):
+                found = expected_performance(scores, ranking=ranking, positive=positive)
+                assert found.roc_auc.value == pytest.approx(wanted)
+        for positive, ranking in (("fraud", FRAUD), ("fine", 1 - FRAUD)):
+            for plain in (ranking, pd.Series(ranking, name="margin"), pd.DataFrame({"margin": ranking})):
+                found = expected_performance(scores, ranking=plain, positive=positive)
+                assert found.roc_auc.value == pytest.approx(wanted)
+    polars = pytest.importorskip("polars")
+    found = expected_performance(P, ranking=polars.Series("fine", 1 - FRAUD))
+    assert found.roc_auc.value == pytest.approx(wanted)
+
+
+def test_rankings_are_matched_by_numbers_too():
+    raw = np.random.default_rng(3).dirichlet(np.ones(3), 80)
+    scores, ranking = pd.DataFrame(raw), pd.DataFrame(raw**2)
+    wanted = expected_performance(raw, ranking=raw**2).roc_auc.value
+    assert wanted != pytest.approx(expected_performance(raw, ranking=raw[:, [2, 0, 1]] ** 2).roc_auc.value)
+    turned = [2, 0, 1]
+    for given, ranks in (
+        (scores[turned], ranking),
+        (scores, ranking[turned]),
+        (raw, ranking[turned]),
+        (scores[turned], ranking[turned]),
+        (scores[turned].add_prefix("p"), ranking),
+        (scores[turned], ranking[[1, 2, 0]].add_prefix("c")),
+    ):
+        assert expected_performance(given, ranking=ranks).roc_auc.value == pytest.approx(wanted)
+    unnamed = scores.set_axis(["cat", "dog", "emu"], axis=1)
+    assert expected_performance(unnamed, ranking=ranking).roc_auc.value == pytest.approx(wanted)
+    assert expected_performance(raw, ranking=unnamed**2).roc_auc.value == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    "ranking",
+    [
+        pd.DataFrame({"fine": ["a"] * 300, "fraud": 1.0}),
+        pd.DataFrame({"id": range(300), "fraud": 1.0}),
+        pd.Series(["a"] * 300),
+        pd.Series([None] + [0.5] * 299, dtype="Float64"),
+        ["a"] * 300,
+        np.where(FLAGS, np.nan, FRAUD),
+        FRAUD[:5],
+    ],
+)
+def test_errors_about_a_ranking_say_so(ranking):
+    with pytest.raises(ValueError, match=r"^ranking") as caught:
+        expected_performance(P, ranking=ranking)
+    assert "of the scores are" not in str(caught.value)
+
+
+def test_a_vector_is_about_the_class_that_it_is_called_like():
+    for name in ("fine", "fraud"):
+        found = expected_performance(P[name])
+        assert found.positive == found.to_dict()["positive"] == name
+        assert expected_performance(P[[name]]) == found == expected_performance(P[name], positive=name)
+        assert found.f1.value == pytest.approx(expected_performance(P, positive=name).f1.value)
+        listed = expected_performance(P[name], classes=["fine", "fraud"], predictions=NAMED)
+        assert listed.f1.value == pytest.approx(found.f1.value)
+        mapped = expected_performance(P[name], fitted=MAP, positive="fine")
+        assert mapped.f1.value == pytest.approx(expected_performance(P, fitted=MAP, positive="fine").f1.value)
+    for settings in ({}, {"classes": ["fine", "fraud"]}, {"predictions": NAMED}):
+        with pytest.raises(ValueError, match="scores is called 'fraud'"):
+            expected_performance(P["fraud"], positive="fine", **settings)
+    score = P["fraud"].rename("score")
+    assert expected_performance(score, positive="fraud", classes=["fine", "fraud"]).positive == "fraud"
+    assert expected_performance(score, positive="fraud", predictions=NAMED).positive == "fraud"
+    assert expected_performance(score, positive=1).positive == 1
+    with pytest.raises(ValueError, match=r"such as .*: pass positive=\.\.\.$"):
+        expected_performance(FRAUD, predictions=NAMED)
+
+
+def test_a_vector_without_a_name_is_about_the_positive_class():
+    wanted = expected_performance(FRAUD)
+    for settings in ({}, {"classes": [0, 1]}, {"predictions": 1 - FLAGS}):
+        found = expected_performance(FRAUD, positive=0, **settings)
+        assert found.positive == 0
+        assert replace(found, positive=1) == wanted
+    accuracy = evaluated(FRAUD, 1 - FLAGS, classes=[0, 1], positive=0)
+    assert accuracy == 1.0
+    listed = expected_performance(FRAUD, fitted=MAP, positive="fraud")
+    assert listed.f1.value == pytest.approx(expected_performance(P, fitted=MAP, positive="fraud").f1.value)
+    turned = expected_performance(1 - FRAUD, fitted=MAP, positive="fine")
+    assert turned.f1.value == pytest.approx(expected_performance(P, fitted=MAP, positive="fine").f1.value)
+
+
+@pytest.mark.parametrize("positive", [1, True, 1.0, "1", "true", np.int64(1), np.True_])
+@pytest.mark.parametrize("settings", [{}, {"classes": [0, 1]}, {"predictions": FLAGS}])
+def test_the_positive_class_may_be_written_in_any_way(positive, settings):
+    for scores in (P.to_numpy(), FRAUD, P.set_axis(["0", "1"], axis=1), P.set_axis([False, True], axis=1)):
+        found = expected_performance(scores, positive=positive, **settings)
+        assert float(found.f1) == pytest.approx(float(expected_performance(FRAUD).f1))
+        assert str(found.positive) in ("1", "True")
+        assert json.loads(json.dumps(found.to_dict()))["f1"]["value"] == pytest.approx(float(found.f1))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pd.Series([None, "a"]),
+        pd.Series([np.nan, "a"]),
+        [np.nan, "a"],
+        [np.nan, 1.0],
+        np.array(["NaT", "2024-05-01"], dtype="datetime64[ns]"),
+        pd.Series([pd.NaT, pd.Timestamp("2024-05-01", tz="UTC")]),
+        pd.Series([pd.NA, 1], dtype="Int64"),
+    ],
+)
+def test_missing_steps_are_refused(steps):
+    with pytest.raises(ValueError, match=r"steps: row 0 has no value .*drop or fill"):
+        expected_performance([0.1, 0.9], steps=steps)
+
+
+@pytest.mark.parametrize(
+    "days, texts",
+    [
+        (pd.Series(pd.to_datetime(["2024-05-02", "2024-05-01"])), ["2024-05-02T00:00:00", "2024-05-01T00:00:00"]),
+        (np.array(["2024-05-02", "2024-05-01"], dtype="datetime64[D]"), ["2024-05-02", "2024-05-01"]),
+        ([date(2024, 5, 2), date(2024, 5, 1)], ["2024-05-02", "2024-05-01"]),
+        (pd.Series(pd.period_range("2024-05", periods=2, freq="M")), ["2024-05", "2024-06"]),
+        (np.array([2, 1]), [2, 1]),
+        (["b", 1], ["b", 1]),
+    ],
+)
+def test_steps_are_ready_for_json(days, texts):
+    found = expected_performance([0.1, 0.9], steps=days)
+    assert [json.loads(json.dumps(each.to_dict()))["step"] for each in found] == texts
+    assert texts[0] == found[0].step or not isinstance(found[0].step, int | np.generic)
+
+
+def test_indexes_are_compared_with_each_other():
+    mixed = pd.Series(FLAGS).sample(frac=1, random_state=0)
+    plain = {"predictions": pd.Series(FLAGS), "ranking": pd.Series(FRAUD), "steps": pd.Series(FLAGS)}
+    for first, second in (("predictions", "ranking"), ("predictions", "steps"), ("ranking", "steps")):
+        with pytest.raises(ValueError, match=f"{first} and {second} have different indexes"):
+            expected_performance(FRAUD, **{first: plain[first], second: mixed})
+
+
+def test_checked_rows_are_read_like_what_they_were_made_of():
+    for scores in (P, FRAUD, P.to_numpy(), SWAPPED.set_axis([1, 0], axis=1)):
+        assert expected_performance(mm.rows(scores, FLAGS, np.arange(300))).n_samples == 300
+        assert expected_performance(mm.rows(scores)) == expected_performance(scores)
+    assert expected_performance(mm.rows(P), predictions=NAMED) == expected_performance(P, predictions=NAMED)
+    with pytest.raises(ValueError, match="the map takes probabilities"):
+        expected_performance(mm.rows(np.log(P.to_numpy()), logits=True), fitted=MAP)
+
+
+def test_it_needs_numpy_alone(tmp_path):
+    MAP.save(tmp_path / "map.json")
+    code = """
+import sys
+from mixnmatch.monitoring.expected import expected_performance
+import mixnmatch
+fitted = mixnmatch.load(sys.argv[1])
+expected_performance([[0.1, 0.9], [0.7, 0.3]], fitted=fitted, classes=["fraud", "fine"], steps=["a", "b"])
+expected_performance([0.1, 0.9], fitted=fitted, positive="fraud", ranking=[1, 2], predictions=["fine", "fraud"])
+heavy = {"scipy", "pandas", "sklearn", "polars"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "map.json")], check=True)
