@@ -147,6 +147,20 @@ def test_steep_curves_on_ties_and_certainty(combine, shape, kind):
         assert_same(ran(runtime, fitted, rows, "double"), fitted, rows)
 
 
+@pytest.mark.parametrize("first", ["dirichlet", "sms", "matrix", "kernel"])
+def test_venn_abers_after_a_matrix_product(first):
+    """Products of matrices round differently in each runtime, and every score of the calibration set has a step."""
+    sample = mm.load_sample()
+    for seed in (1, 4, 6, 47):
+        rows = np.random.default_rng(seed).choice(len(sample.labels_cal), 1000, replace=False)
+        logits, y = sample.logits_cal[rows], sample.labels_cal[rows]
+        fitted = (mm.calibrator(first, logits=True) >> mm.calibrator("venn-abers")).fit(logits, y)
+        expected = fitted.predict_proba(logits)
+        for runtime in INSTALLED:
+            found = ran(runtime, fitted, logits, "double")
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_of_certain_probabilities_in_double(name):
     """Given probabilities that are next to 1 in double precision are told apart by Python and by the module."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixnmatch as mm
-from mixnmatch.maps.ties import are_edges, lower_edges, upper_edges
+from mixnmatch.maps.ties import are_edges, lower_edges, tied_groups, upper_edges
 from tests.conftest import make_problem, softmax
 
 WIDTH = 2.0**-35  # relative, at most
@@ -38,6 +38,55 @@ def test_numbers_with_few_bits_are_in_the_middle():
         near = p * (1 + np.linspace(-1e-12, 1e-12, 101))
         assert len(np.unique(lower_edges(near))) == 1
         assert not are_edges(np.array([p]))[0]
+
+
+def assert_groups(p, clearance):
+    """Groups are in order and end before the next starts; their numbers stay in them whatever the rounding."""
+    group, starts, ends = tied_groups(p)
+    assert len(group) == len(p)
+    assert (starts[group] <= p * (1 - clearance)).all()
+    assert (p * (1 + clearance) < ends[group]).all()
+    assert (starts < ends).all()
+    assert (ends[:-1] <= starts[1:]).all()
+    assert are_edges(starts).all()
+    assert are_edges(ends).all()
+    np.testing.assert_array_equal(np.unique(group), np.arange(len(starts)))
+    return group, starts, ends
+
+
+@given(st.lists(st.floats(0, 1), max_size=30))
+def test_groups_hold_their_numbers(numbers):
+    p = np.array(numbers)
+    group, starts, ends = assert_groups(p, 2.0**-41)
+    apart = ends[group] - starts[group] <= 8 * (WIDTH * p + 1e-288) * max(len(p), 1)
+    assert apart.all()
+    assert (np.diff(group[np.argsort(p)]) >= 0).all()
+
+
+@pytest.mark.parametrize("ulps", [0, 1, 3, 100])
+def test_numbers_on_the_two_sides_of_an_edge_are_in_one_group(ulps):
+    edges = lower_edges(np.random.default_rng(0).random(500))
+    bits = edges.view(np.int64)
+    p = np.concatenate([(bits - 1 - ulps).view(np.float64), edges, (bits + ulps).view(np.float64)])
+    group, _, _ = assert_groups(p, 2.0**-41)
+    np.testing.assert_array_equal(group[:500], group[500:1000])
+    np.testing.assert_array_equal(group[:500], group[1000:])
+    assert len(np.unique(group)) == len(np.unique(edges))
+
+
+def test_groups_of_numbers_without_gaps_stay_narrow():
+    p = 1 - 10.0 ** np.random.default_rng(0).uniform(-14, -6, 100_000)
+    _, starts, ends = assert_groups(p, 0.0)
+    assert (ends - starts < 8 * WIDTH).all()
+    assert len(starts) > 1000
+
+
+def test_groups_of_nothing_and_of_zeros():
+    assert [len(part) for part in tied_groups(np.zeros(0))] == [0, 0, 0]
+    group, starts, ends = tied_groups(np.array([1e-290, 0.5, 0.0, 5e-324]))
+    np.testing.assert_array_equal(group, [0, 1, 0, 0])
+    assert starts[0] == 0
+    assert 1e-290 < ends[0] < 1e-288
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,41 @@ def test_intervals_survive_a_file(tmp_path):
     np.testing.assert_array_equal(mm.load(tmp_path / "map.json").interval(scores), fitted.interval(scores))
 
 
+def sample_logits(seed):
+    sample = mm.load_sample()
+    rows = np.random.default_rng(seed).choice(len(sample.labels_cal), 1000, replace=False)
+    return sample.logits_cal[rows].astype(np.float64), sample.labels_cal[rows]
+
+
+@pytest.mark.parametrize("cv", [None, 3])
+@pytest.mark.parametrize("first", ["dirichlet", "sms", "matrix", "kernel"])
+def test_steps_are_away_from_computed_scores(first, cv):
+    """No score of the calibration set is so close to a step that rounding decides on which side it is."""
+    for seed in range(5):
+        logits, y = sample_logits(seed)
+        fitted = (mm.calibrator(first, logits=True) >> mm.OneVsAll(VennAbers(cv=cv))).fit(logits, y)
+        p = fitted.first_.predict_proba(logits)
+        for scores, function in zip(p.T, fitted.second_.map_.functions(), strict=True):
+            after = np.searchsorted(function.knots, scores)
+            for near in (np.append(function.knots, 2.0)[after], np.append(-1.0, function.knots)[after]):
+                assert (np.abs(near - scores) > 3e-13 * scores).all()
+
+
+@pytest.mark.parametrize(
+    "first, seed",
+    [("dirichlet", 47), ("dirichlet", 1), ("sms", 1), ("sms", 9), ("matrix", 4), ("matrix", 10), ("kernel", 6)],
+)
+def test_batches_and_kernels_agree_after_a_matrix_product(first, seed):
+    logits, y = sample_logits(seed)
+    fitted = (mm.calibrator(first, logits=True) >> mm.calibrator("venn-abers")).fit(logits, y)
+    expected = fitted.predict_proba(logits)
+    for backend in ("auto", "numpy"):
+        with mm.engine(backend=backend):
+            for size in (1, 7, len(logits)):
+                parts = [fitted.predict_proba(logits[k : k + size]) for k in range(0, len(logits), size)]
+                np.testing.assert_allclose(np.concatenate(parts), expected, rtol=0, atol=1e-9)
+
+
 def test_parameters_are_checked():
     for cv in (1, 2.5, True, "five"):
         with pytest.raises(ValueError, match="cv must be a number of folds"):

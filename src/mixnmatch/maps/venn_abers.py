@@ -17,7 +17,7 @@ from mixnmatch.maps.binary_scores import SORTED_ENTRIES
 from mixnmatch.maps.columns import Columns, sorted_by, weighted_count
 from mixnmatch.maps.parameters import check_is_fitted
 from mixnmatch.maps.piecewise import PiecewiseMap, join_functions
-from mixnmatch.maps.ties import upper_edges
+from mixnmatch.maps.ties import tied_groups
 
 Vector = NDArray[np.float64]
 
@@ -145,14 +145,14 @@ class Steps:
     upper: Vector
 
     @classmethod
-    def of(cls, scores: Vector, ends: Vector, weight: Vector, positive: Vector) -> Steps:
-        """The functions of distinct scores in order, with where each ends, its weight and that of its positives."""
+    def of(cls, starts: Vector, ends: Vector, weight: Vector, positive: Vector) -> Steps:
+        """The functions of distinct scores: where each starts and ends, in order, its weight and that of positives."""
         rises, p0 = _with_a_negative(weight, positive)
         # Seen from the other end, a positive is a negative; its groups end where they began.
         falls, flipped = _with_a_negative(weight[::-1], (weight - positive)[::-1])
         after = ends[::-1][falls][::-1]
         p1 = np.append(1 - flipped[::-1], 1.0)
-        at = scores[rises]
+        at = starts[rises]
         knots = np.union1d(at, after[after <= 1.0])
         left = np.append(-1.0, knots)
         lower = np.append(0.0, p0)[np.searchsorted(at, left, side="right")]
@@ -187,12 +187,16 @@ def _all_steps(columns: Columns) -> Iterator[Steps]:
     """The steps of each problem; entries of as many problems as memory allows are gathered at a time."""
     at_a_time = max(1, SORTED_ENTRIES * columns.n_problems // max(columns.source.n_entries, 1))
     for first in range(0, columns.n_problems, at_a_time):
-        for scores, positive, weight in columns.gathered(slice(first, first + at_a_time), tied=True):
+        for scores, positive, weight in columns.gathered(slice(first, first + at_a_time)):
             own = np.ones(len(scores)) if weight is None else weight
-            distinct, group = np.unique(np.clip(np.abs(scores), 0, 1).astype(np.float64), return_inverse=True)
-            sums = [weighted_count(group, part, len(distinct)) for part in (own, own * positive)]
-            after = upper_edges(distinct) if columns.computed else np.nextafter(distinct, 2.0)
-            yield Steps.of(distinct, after, *sums)
+            inside = np.clip(np.abs(scores), 0, 1).astype(np.float64)
+            if columns.computed:
+                group, starts, ends = tied_groups(inside)
+            else:
+                starts, group = np.unique(inside, return_inverse=True)
+                ends = np.nextafter(starts, 2.0)
+            sums = [weighted_count(group, part, len(starts)) for part in (own, own * positive)]
+            yield Steps.of(starts, ends, *sums)
 
 
 def _with_a_negative(weight: Vector, positive: Vector) -> tuple[NDArray[np.intp], Vector]:
