@@ -104,9 +104,9 @@ def test_a_display_keeps_the_last_message_and_restores_the_logger(level):
         with messages.listening():
             assert logger.level == min(level or logging.INFO, logging.INFO)
             logger.info("%d passes", 1)
-            logger.info("%d passes", 2)
+            logger.info("%d passes over the samples in 2 s", 2)
         logger.error("3 passes")
-        assert messages.text == "2 passes"
+        assert messages.text == "2 passes in 2 s"
         assert (logger.level, logger.handlers) == (level, before[1])
     finally:
         logger.setLevel(before[0])

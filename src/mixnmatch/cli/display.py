@@ -79,8 +79,8 @@ class _LastMessage(logging.Handler):
     text = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a message."""
-        self.text = record.getMessage()
+        """Keep a message, without words for which a line has no room."""
+        self.text = record.getMessage().replace(" over the samples", "")
 
     @contextmanager
     def listening(self) -> Iterator[None]:
