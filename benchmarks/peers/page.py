@@ -175,7 +175,9 @@ def speed_losses(found: list[Pair]) -> str:
         return ""
     head = ["method", "size", "what", "peer", "ours", "theirs", "theirs / ours", "log loss, ours / theirs"]
     why = "".join(f"- {'; '.join(what)}: {reason}\n" for reason, what in reasons.items())
-    note = "\nLog losses are those on the rows that the maps were fitted to, so a very small one may be overfitting.\n\n"
+    note = (
+        "\nLog losses are those on the rows that the maps were fitted to, so a very small one may be overfitting.\n\n"
+    )
     return table(head, cells) + note + why
 
 

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 LEAST_LOG = -700.0
 # Weight of the sum of logarithms beside another sum in a key: no simple fraction.
 GOLDEN = 0.6180339887498949
+# The same for the largest logarithm.
+SILVER = 0.4142135623730951
+# Steps of keys for each unit of a logarithm.
+KEY_STEPS = 2.0**16
 # Every fold is a fit, and a fitted map that is kept.
 MOST_FOLDS = 1000
 
@@ -41,9 +45,32 @@ def score_keys(block: Block) -> NDArray[np.uint64]:
 
     It is a sum over the log-probabilities in steps of 2^-16, which rounding changes in one row of many millions.
     """
-    logs = np.maximum(block.log_probabilities(), LEAST_LOG)
-    key = GOLDEN * logs.sum(axis=1) + (logs / (1.0 - logs)).sum(axis=1)
-    return np.asarray(np.rint(key * 2.0**16).astype(np.int64).astype(np.uint64))
+    return _whole(_symmetric_sum(_logs(block)))
+
+
+def content_keys(block: Block) -> NDArray[np.uint64]:
+    """Return keys of each sample's scores, of its label's score, and of its scores in the order of the classes; n x 3.
+
+    The first two are equal for any order of the classes. Unlike :func:`score_keys`, the first one also distinguishes
+    scores that are nearly uniform, where sums over the classes hardly change.
+    """
+    logs = _logs(block)
+    scores = _whole(_symmetric_sum(logs) + SILVER * logs.max(axis=1))
+    at_label = _whole(logs[np.arange(len(logs)), block.y])
+    in_order = _whole(logs @ np.cos(np.arange(1.0, logs.shape[1] + 1.0)))
+    return np.stack([scores, at_label, in_order], axis=1)
+
+
+def _logs(block: Block) -> NDArray[np.float64]:
+    return np.maximum(block.log_probabilities(), LEAST_LOG)
+
+
+def _symmetric_sum(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(GOLDEN * logs.sum(axis=1) + (logs / (1.0 - logs)).sum(axis=1))
+
+
+def _whole(key: NDArray[np.float64]) -> NDArray[np.uint64]:
+    return np.asarray(np.rint(key * KEY_STEPS).astype(np.int64).astype(np.uint64))
 
 
 def check_folds(cv: Any) -> None:

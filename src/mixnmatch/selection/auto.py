@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
-from mixnmatch._engine.folds import check_folds, fold_of
+from mixnmatch._engine.folds import check_folds
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
 from mixnmatch.maps._floor import raised
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 # Choices are made on at most about so many rows; the members are then fitted to all.
 ROWS_TO_CHOOSE_BY = 100_000
-# With fewer rows nothing can be said about which map is better.
-LEAST_ROWS = 10
+# With fewer samples nothing can be said about which map is better.
+LEAST_SAMPLES = 10
 
 
 class Auto(CalibrationMap):
@@ -64,7 +64,9 @@ class Auto(CalibrationMap):
         costliest first, and after the first fold those for which the time will not suffice. If none is left,
         temperature scaling (for two classes the spline) is tried in their place, with a warning.
     cv : int, optional
-        Number of folds. By default 5, and 3 from 2,500 samples on. The fold of a sample is a hash of its index.
+        Number of folds. By default 5, and 3 from 2,500 samples on. The fold of a sample is a hash of its scores, so
+        that it does not depend on the order of the samples. Where more than 1% of the samples have equal scores, these
+        are divided between the folds.
     random_state : int
         Seed of that hash.
     verbose : bool
@@ -242,21 +244,26 @@ class Auto(CalibrationMap):
 
     def _fit(self, source: Rows) -> dict[str, Any]:
         from mixnmatch.selection.candidates import STAGES, candidates_for, drop_over_budget, folds_for
+        from mixnmatch.selection.content_folds import ContentFolds
         from mixnmatch.selection.crossfit import CrossFitter, cached, fitted_to_all, with_one_floor
         from mixnmatch.selection.trial import Clock, Steps, Trial, all_steps, warn_of_budget
 
         clock, progress = Clock(self.time_budget), self.__dict__.pop("_progress", None)
         few = source.n_rows < 2 * ROWS_TO_CHOOSE_BY
         rows = cached(source.in_memory() if few else source.sampled(ROWS_TO_CHOOSE_BY))
-        n_folds = self.cv or folds_for(rows.n_rows)
+        n_folds = self.cv or folds_for(rows.total_weight())
         preserving = self.accuracy_preserving
-        candidates = candidates_for(source.n_rows, source.n_classes, accuracy_preserving=preserving)
+        candidates = candidates_for(source.total_weight(), source.n_classes, accuracy_preserving=preserving)
         candidates, dropped = drop_over_budget(candidates, self.time_budget, rows.n_rows, source.n_classes, n_folds)
+        floored = with_one_floor(rows)
+        if not rows.on_dask:
+            folds = ContentFolds.of(rows, n_folds, self.random_state)
+            rows, floored = folds.assign(rows), folds.assign(floored)
         if not _enough(rows, n_folds, self.random_state):
             return self._as_identity(source, dropped, clock)
         settings = {"logits": source.scores.logits and not source.chain}
         maps = {name: stage.make(**settings) for name, stage in STAGES.items()}
-        fitter = CrossFitter(with_one_floor(rows), maps, n_folds, self.random_state)
+        fitter = CrossFitter(floored, maps, n_folds, self.random_state)
         whole = CrossFitter(rows if few else source, maps, n_folds, self.random_state)
         steps = Steps(all_steps(candidates, n_folds) + 2, progress or self._printer())
         trial = Trial(fitter, candidates, clock, steps)
@@ -308,7 +315,7 @@ class Auto(CalibrationMap):
         identity = np.eye(len(outputs))[0]
         rows = [loss.rows(one) for one in np.eye(len(outputs))]
         gains = [Difference.of(rows[0], other, loss.weight) for other in rows]
-        fold = fold_of(range(len(loss.weight)), fitter.n_folds, fitter.seed)
+        fold = np.concatenate(list(given.map_blocks(Block.folds, fitter.n_folds, fitter.seed)))
         shrunken = given.n_classes == 2
         members = np.arange(int(shrunken and len(outputs) > 1), len(outputs))
         stack, keeps = CrossFittedStack.of(held_out, fold, members), self.accuracy_preserving
@@ -439,8 +446,8 @@ class Auto(CalibrationMap):
 
 
 def _enough(rows: Rows, n_folds: int, seed: int) -> bool:
-    """Whether there are rows enough, in at least two folds."""
-    if rows.n_rows < LEAST_ROWS:
+    """Whether there are samples enough, in at least two folds."""
+    if rows.total_weight() < LEAST_SAMPLES:
         return False
     inside = [rows.fold(k, n_folds, keep=True, seed=seed).total_weight() for k in range(n_folds)]
     return sum(inside) > max(inside)

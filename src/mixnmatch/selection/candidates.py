@@ -125,7 +125,7 @@ VECTOR, MATRIX = Candidate(("iop", "svs")), Candidate(("iop", "sms"))
 
 
 def candidates_for(n_rows: float, n_classes: int, *, accuracy_preserving: bool = False) -> list[Candidate]:
-    """Candidates for a problem with so many rows and classes, the identity first."""
+    """Candidates for a problem with so many samples (a weight of k is k of them) and classes, the identity first."""
     if n_classes == 2:
         steps = [STEPS] if n_rows >= ISOTONIC_FROM else []
         return [IDENTITY, *([ORDER] if accuracy_preserving else []), SPLINE, *steps]

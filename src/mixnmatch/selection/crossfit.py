@@ -41,7 +41,8 @@ def cached(source: Rows, at_most: int | None = None) -> Rows:
     if form == "log-probabilities":
         values = np.maximum(values, np.log(SMALLEST_PROBABILITY))
     table = Scores(values, form != "probabilities", source.scores.off_simplex and form == "probabilities")
-    return Rows(table, labels, weight, classes=source.classes)
+    index = None if source.index is None else np.concatenate([np.asarray(block.index) for block in blocks])
+    return Rows(table, labels, weight, classes=source.classes, index=index)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class CrossFitter:
     maps : mapping from names to unfitted maps
         What the names in a sequence stand for.
     n_folds, seed : int
-        Folds, by a hash of the row index.
+        Folds, by a hash of the index of each row (:class:`ContentFolds` makes it depend on the scores instead).
     """
 
     def __init__(self, source: Rows, maps: Mapping[str, CalibrationMap], n_folds: int, seed: int):
@@ -207,10 +208,13 @@ def kept_losses(given: Rows, outputs: list[Rows], weights: Array, scoring: str) 
     from mixnmatch.evaluation.scores import brier_rows, log_loss_rows
 
     used = [(output, weight) for output, weight in zip(outputs, weights.T, strict=True) if weight.any()]
+    # Blocks leave out samples of weight 0, and ``weights`` are those of the others.
+    counted = np.ones(given.n_rows, dtype=bool) if given.weight is None else given.weight > 0
+    before = np.append(0, np.cumsum(counted))
 
     def work(start: int, stop: int) -> Array:
-        block = given.block(start, stop)
-        parts = (weight[start:stop, None] * output.block(start, stop).probabilities() for output, weight in used)
+        block, own = given.block(start, stop), slice(before[start], before[stop])
+        parts = (weight[own, None] * output.block(start, stop).probabilities() for output, weight in used)
         kept = keep_winner(block.winner, np.asarray(sum(parts), dtype=np.float64), logarithms=False)
         after = replace(block, values=kept, form="probabilities", off_simplex=False)
         return np.asarray(log_loss_rows(after, SMALLEST_PROBABILITY) if scoring == "nll" else brier_rows(after))

@@ -212,7 +212,7 @@ def cross_fitted_weights(objective: Objective, fold: NDArray[np.intp]) -> Array:
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean of paired differences of row losses, and its standard error: rows are the units."""
+    """Mean of paired differences of row losses, and its standard error: a weight of k is k independent samples."""
 
     mean: float
     standard_error: float
@@ -222,8 +222,7 @@ class Difference:
         """By how much the second loss is below the first."""
         difference, total = first - second, float(weight.sum())
         mean = float(weight @ difference) / total
-        n = len(difference)
-        if n < 2:
+        if total <= 1:
             return cls(mean, float("inf"))
-        spread = float(np.square(weight) @ np.square(difference - mean)) * n / (n - 1)
+        spread = float(weight @ np.square(difference - mean)) * total / (total - 1)
         return cls(mean, float(np.sqrt(spread)) / total)

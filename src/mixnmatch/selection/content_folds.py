@@ -1,0 +1,113 @@
+"""Folds by the content of samples: the same for any order of them, and for frequencies as for repetitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixnmatch._engine.block import Block
+from mixnmatch._engine.folds import content_keys, fold_of
+from mixnmatch._engine.rows import Rows
+
+Keys = NDArray[np.uint64]
+# Samples with equal scores are in the same fold, unless they are more than this share of all: a fold without a score
+# that many samples have would say nothing about that score.
+LARGEST_GROUP = 0.01
+# Samples of larger groups are assigned one by one, or in at most about so many parts.
+MOST_PARTS = 1 << 20
+# Odd factors by which numbers are mixed.
+FACTORS = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
+
+
+@dataclass(frozen=True, eq=False)
+class ContentFolds:
+    """Fold keys of samples, which take the place of their indices.
+
+    Attributes
+    ----------
+    keys : array of shape (m,)
+        A hash of each key is the fold.
+    row : array of shape (m,), or None
+        The row of the table that each key belongs to; None: one key for each row.
+    weight : array of shape (m,), or None
+        What each key weighs, where a sample with a weight is divided between folds.
+    """
+
+    keys: NDArray[np.int64]
+    row: NDArray[np.intp] | None = None
+    weight: NDArray[np.float64] | None = None
+
+    @classmethod
+    def of(cls, source: Rows, n_folds: int, seed: int) -> ContentFolds:
+        """The keys of a table in memory."""
+        every = replace(source, weight=None)  # samples of weight 0 have a place in the table, too
+        content = np.concatenate(list(every.map_blocks(_keys)))
+        weight = np.ones(len(content)) if source.weight is None else np.asarray(source.weight, dtype=np.float64)
+        scores = content[:, 0]
+        total = float(weight.sum())
+        _, group = np.unique(scores, return_inverse=True)
+        large = (np.bincount(group, weight) > LARGEST_GROUP * total)[group] & (weight > 0)
+        if not large.any():
+            return cls(scores.view(np.int64))
+        parts = _Parts.of(content, weight, np.flatnonzero(large))
+        if source.weight is None:
+            keys = scores.copy()
+            keys[parts.row] = parts.keys
+            return cls(keys.view(np.int64))
+        parts = parts.merged(n_folds, seed)
+        rest = np.flatnonzero(~large)
+        row = np.concatenate([rest, parts.row])
+        order = np.argsort(row, kind="stable")
+        keys = np.concatenate([scores[rest], parts.keys])[order]
+        return cls(keys.view(np.int64), row[order], np.concatenate([weight[rest], parts.weight])[order])
+
+    def assign(self, source: Rows) -> Rows:
+        """The samples with their keys as indices."""
+        if self.row is None:
+            return replace(source, index=self.keys)
+        arrays = {"values": source.scores.values[self.row], "labels": source.labels[self.row], "weight": self.weight}
+        return source._filled(arrays, self.keys)
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Samples of large groups, divided into parts of weight 1: keys, rows and weights of the parts.
+
+    Equal samples are laid end to end and cut after each unit of weight. So k repetitions of a sample, in any order, and
+    one sample of weight k are cut into the same parts.
+    """
+
+    keys: Keys
+    row: NDArray[np.intp]
+    weight: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, content: Keys, weight: NDArray[np.float64], rows: NDArray[np.intp]) -> _Parts:
+        rows = rows[np.lexsort(content[rows].T)]
+        mass = weight[rows]
+        unit = max(1.0, 2.0 ** np.ceil(np.log2(float(mass.sum()) / MOST_PARTS)))
+        own = content[rows]
+        first = np.flatnonzero(np.append(True, (own[1:] != own[:-1]).any(axis=1)))
+        end = np.concatenate([np.cumsum(part) for part in np.split(mass / unit, first[1:])])
+        start = np.append(0.0, end[:-1])
+        start[first] = 0.0
+        low = np.floor(start + 1e-9).astype(np.int64)
+        count = np.maximum(np.ceil(end - 1e-9).astype(np.int64) - low, 1)
+        which = np.repeat(np.arange(len(rows)), count)
+        number = low[which] + np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+        inside = np.minimum(end[which], number + 1) - np.maximum(start[which], number)
+        numbers = own[which, 0], own[which, 1], number.astype(np.uint64)
+        key, label, place = (part * np.uint64(factor) for part, factor in zip(numbers, FACTORS, strict=True))
+        return cls(key + label + place, rows[which], np.maximum(inside, 0.0) * unit)
+
+    def merged(self, n_folds: int, seed: int) -> _Parts:
+        """One part for each row and fold that it is in."""
+        place = self.row * n_folds + fold_of(self.keys, n_folds, seed)
+        _, first, which = np.unique(place, return_index=True, return_inverse=True)
+        return _Parts(self.keys[first], self.row[first], np.bincount(which, self.weight).astype(np.float64))
+
+
+def _keys(block: Block) -> Keys:
+    return np.column_stack([content_keys(block), block.y.astype(np.uint64)])
