@@ -15,7 +15,7 @@ from mixnmatch.cli.terminal import echo
 
 if TYPE_CHECKING:
     from mixnmatch._engine.rows import Rows
-    from mixnmatch.decisions.costs import CostMatrix
+    from mixnmatch.decisions.cost_matrix import CostMatrix
     from mixnmatch.io import ScoreTable
 
 HELP = f"""Choose the decision with the lowest expected cost for every sample.
@@ -100,7 +100,7 @@ def _class_names(table: ScoreTable, map_: Any) -> list[str]:
 
 
 def _matrix(values: Any, decisions: tuple[str, ...], abstain: float | None, path: Path) -> CostMatrix:
-    from mixnmatch.decisions.costs import ABSTAIN, CostMatrix
+    from mixnmatch.decisions.cost_matrix import ABSTAIN, CostMatrix
     from mixnmatch.io import FileError
 
     if abstain is not None and ABSTAIN in decisions:

@@ -1,13 +1,8 @@
 """Decisions from probabilities: costs, thresholds, decision curves, selective prediction."""
 
 from mixnmatch.decisions.benefit import DecisionCurve, net_benefit
-from mixnmatch.decisions.costs import (
-    CostMatrix,
-    bayes_decisions,
-    cost_threshold,
-    expected_cost,
-    realised_cost,
-)
+from mixnmatch.decisions.cost_matrix import CostMatrix
+from mixnmatch.decisions.costs import bayes_decisions, cost_threshold, expected_cost, realised_cost
 from mixnmatch.decisions.display import DecisionDisplay, RiskCoverageDisplay
 from mixnmatch.decisions.miscalibration import MiscalibrationCost, cost_of_miscalibration
 from mixnmatch.decisions.selective import RiskCoverageCurve, SelectiveCoverage, coverage_for, risk_coverage_curve

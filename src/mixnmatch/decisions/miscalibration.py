@@ -10,7 +10,8 @@ from mixnmatch._engine.folds import check_folds, fold_of
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.text import significant
 from mixnmatch.decisions._inputs import in_memory, labelled
-from mixnmatch.decisions.costs import CostMatrix, cost_of, decide
+from mixnmatch.decisions.cost_matrix import CostMatrix
+from mixnmatch.decisions.costs import cost_of, decide
 from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.scores import means_over_rows
 from mixnmatch.maps.composition import CrossFitted

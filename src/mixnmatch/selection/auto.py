@@ -64,9 +64,8 @@ class Auto(CalibrationMap):
         costliest first, and after the first fold those for which the time will not suffice. If none is left,
         temperature scaling (for two classes the spline) is tried in their place, with a warning.
     cv : int, optional
-        Number of folds. By default 5, and 3 from 2,500 samples on. The fold of a sample is a hash of its scores, so
-        that it does not depend on the order of the samples. Where more than 1% of the samples have equal scores, these
-        are divided between the folds.
+        Number of folds. By default 5, and 3 from 2,500 samples on. The fold of a sample is a hash of its scores; more
+        than 1% of samples with equal scores are divided between the folds.
     random_state : int
         Seed of that hash.
     verbose : bool
@@ -250,15 +249,13 @@ class Auto(CalibrationMap):
 
         clock, progress = Clock(self.time_budget), self.__dict__.pop("_progress", None)
         few = source.n_rows < 2 * ROWS_TO_CHOOSE_BY
-        rows = cached(source.in_memory() if few else source.sampled(ROWS_TO_CHOOSE_BY))
+        rows = cached((source if few else source.sampled(ROWS_TO_CHOOSE_BY)).in_memory())
         n_folds = self.cv or folds_for(rows.total_weight())
         preserving = self.accuracy_preserving
         candidates = candidates_for(source.total_weight(), source.n_classes, accuracy_preserving=preserving)
         candidates, dropped = drop_over_budget(candidates, self.time_budget, rows.n_rows, source.n_classes, n_folds)
-        floored = with_one_floor(rows)
-        if not rows.on_dask:
-            folds = ContentFolds.of(rows, n_folds, self.random_state)
-            rows, floored = folds.assign(rows), folds.assign(floored)
+        folds = ContentFolds.of(rows, n_folds, self.random_state)
+        rows, floored = folds.assign(rows), folds.assign(with_one_floor(rows))
         if not _enough(rows, n_folds, self.random_state):
             return self._as_identity(source, dropped, clock)
         settings = {"logits": source.scores.logits and not source.chain}
