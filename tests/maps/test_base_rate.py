@@ -70,7 +70,6 @@ def test_labels_of_one_class_never_fit_silently(name):
 
 
 @ALWAYS
-@pytest.mark.filterwarnings("ignore:after calibration the mean probability")
 @pytest.mark.parametrize("name", ["beta-shrunk", "platt", "isotonic", "auto", "ts"])
 @pytest.mark.parametrize("logits", [False, True])
 def test_scores_of_the_other_class_are_noticed(name, logits):

@@ -130,7 +130,7 @@ def _equal_width(z: Floats, y: NDArray[Any], weight: Floats | None, n_bins: int,
 
 def _sums_of_bins(z: Floats, y: NDArray[Any], weight: Floats | None, n_bins: int) -> Floats:
     sums = np.zeros((3, n_bins))
-    if _compiled is not None and weight is None and y.dtype == bool and z.dtype == np.float64:
+    if _compiled is not None and weight is None and y.dtype.char in "?b" and z.dtype == np.float64:
         _compiled.add_to_bins(np.ascontiguousarray(z), np.ascontiguousarray(y), sums)
         return sums
     cell = (z * np.float64(n_bins)).astype(np.intp)
