@@ -145,13 +145,15 @@ def test_decisions_of_the_file_can_be_measured_in_python(run, folder):
 
 def test_classes_are_found_however_they_are_written(run, files):
     decided = []
-    for name, classes in (("plain.csv", ("0", "1", "2")), ("floats.csv", ("0.0", "1.0", "2.0"))):
-        lines = ["class,a,b", f"{classes[2]},0,5", f"{classes[0]},0,1", f"{classes[1]},2,0"]
-        Path(name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    whole, floats = ("0", "1", "2"), ("0.0", "1.0", "2.0")
+    for name, mark, classes in (("plain.csv", ",", whole), ("floats.csv", ",", floats), ("german.csv", ";", whole)):
+        costs = [f"class{mark}a{mark}b", f"{classes[2]}{mark}0{mark}5", f"{classes[0]}{mark}0{mark}1.5"]
+        text = "\n".join([*costs, f"{classes[1]}{mark}2{mark}0"]) + "\n"
+        Path(name).write_text(text if mark == "," else text.replace(".", ","), encoding="utf-8")
         result = run("decide", "test.npz", "--costs", name, "-o", "out.csv", "--force")
         assert result.exit_code == 0, result.stderr
         decided.append([row["decision"] for row in rows_of("out.csv")])
-    assert decided[0] == decided[1]
+    assert decided[0] == decided[1] == decided[2]
     assert set(decided[0]) == {"a", "b"}
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.class_names import ROW_NUMBERS
 from mixnmatch._engine.frames import order_by_name
 from mixnmatch.io.files import FileError, check_input, listed
+from mixnmatch.io.text import DELIMITERS
 
 # What the column with the classes is called where there is another one before it.
 CLASS_COLUMNS = ("class", "classes", "label", "labels", "y", "target", "actual")
@@ -42,7 +43,9 @@ class CostFile:
 
 
 def read_costs(path: Path) -> CostFile:
-    """Read a comma-separated file: a header that names the decisions, then a line for each class.
+    """Read a file with a header that names the decisions, and a line for each class.
+
+    What separates columns and marks decimals may be that of spreadsheets anywhere, as in files with scores.
 
     Raises
     ------
@@ -54,7 +57,9 @@ def read_costs(path: Path) -> CostFile:
         raise FileError(path, f"costs must be in a .csv file, {EXAMPLE}")
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file, strict=True)
+            delimiter = max(DELIMITERS, key=file.readline().count)  # a comma among equals
+            file.seek(0)
+            lines = csv.reader(file, delimiter=delimiter, strict=True)
             rows = [(lines.line_num, [cell.strip() for cell in row]) for row in lines if any(map(str.strip, row))]
     except UnicodeDecodeError:
         raise FileError(path, "is not text in UTF-8; is it a .csv file?") from None
@@ -63,6 +68,8 @@ def read_costs(path: Path) -> CostFile:
     if len(rows) < 2 or len(rows[0][1]) < 2:
         raise FileError(path, f"needs a header that names the decisions and a line for each class, {EXAMPLE}")
     first, *decisions = rows[0][1]
+    if delimiter != ",":  # with decimal commas
+        rows[1:] = [(number, [cells[0], *(cell.replace(",", ".") for cell in cells[1:])]) for number, cells in rows[1:]]
     _check_header(path, decisions)
     if _has_row_numbers(first, decisions, [cells for _, cells in rows[1:]]):
         why = f"the first column looks like a row number, and {decisions[0]!r} like the classes; remove the first one"
