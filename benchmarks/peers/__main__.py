@@ -46,7 +46,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--forget", metavar="LIBRARY", help="judge a library again whose version is the same")
     made.add_argument("--take", type=Path, metavar="TABLE",
-                      help="keep what TABLE has of other libraries, for problems that are the same here")  # fmt: skip
+                      help="keep what TABLE has, for problems that are the same here")  # fmt: skip
+    made.add_argument("--again", default="mixnmatch: *", metavar="PATTERN",
+                      help="methods that are judged in spite of --take")  # fmt: skip
     made.add_argument("--quick", action="store_true", help="small sizes, one round, four problems")
     return made
 
@@ -54,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
 def problems(options: argparse.Namespace) -> Iterator[Path]:
     """Files of the problems of the quality run, with what other tables say of them."""
     for path in made_problems(options):
-        if options.take and not quality.take_from(options.take, path, options.cache, except_of="mixnmatch"):
+        if options.take and not quality.take_from(options.take, path, options.cache, options.again):
             print(f"{path.stem}: not the problem of {options.take}, judged anew")
         yield path
 
@@ -100,7 +102,7 @@ def main() -> None:
         if options.quality_limit:
             limit = {"processor time at most": f"{options.quality_limit:g} s for each"}
             if options.take:
-                limit["other libraries"] = "of the table before, where a problem came out the same"
+                limit[f"all but {options.again}"] = "of the table before, where a problem came out the same"
             note_run(tables / "about.json", "quality", began | limit)
     if "page" in parts:
         write_page(options.output, options.environment / "peers.json")

@@ -6,6 +6,7 @@ import csv
 import json
 import time
 from collections.abc import Iterable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,8 @@ def forget(cache: Path, library: str) -> None:
         kept.write_text(json.dumps(left, indent=0), encoding="utf-8")
 
 
-def take_from(table: Path, path: Path, cache: Path, except_of: str) -> bool:
-    """Keep the results that a table has of a problem, but for those of a library, and say whether that was possible.
+def take_from(table: Path, path: Path, cache: Path, again: str) -> bool:
+    """Keep the results that a table has of a problem, but for methods like ``again``; whether that was possible.
 
     The problem has to be the same one: the uncalibrated scores must have the log loss and Brier score of the table.
     """
@@ -72,7 +73,7 @@ def take_from(table: Path, path: Path, cache: Path, except_of: str) -> bool:
     results = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     for row in rows:
         key = f"{row['library']}: {row['method']}"
-        if row["library"] != except_of and key not in results:
+        if not fnmatch(key, again) and key not in results:
             numbers = {name: float(row[name]) for name in MEASURED if row[name]}
             results[key] = {"key": key, "problem": row["failure"], "version": row["version"]} | numbers
     kept.write_text(json.dumps(results, indent=0), encoding="utf-8")
