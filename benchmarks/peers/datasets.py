@@ -58,6 +58,13 @@ def speed_files(cache: Path, size: str) -> dict[str, Path]:
     return files
 
 
+def new_scores(size: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Scores that no map was fitted to, ``logits`` or ``probs``, and labels: 5000 at most."""
+    n, n_classes = SIZES[size]
+    logits, labels = simulated(min(n, 5000), n_classes, seed=1)
+    return logits if kind == "logits" else probabilities(logits), labels
+
+
 @dataclass(frozen=True)
 class Problem:
     """Scores and labels to fit on and to judge on; ``group`` is the family that its name begins with."""

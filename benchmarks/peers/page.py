@@ -144,7 +144,7 @@ def memory(size: float | None) -> str:
 
 
 def loss(value: float | None) -> str:
-    """A log loss on the rows that a map was fitted to."""
+    """A log loss on new rows."""
     return "" if value is None else f"{value:.3g}"
 
 
@@ -175,9 +175,7 @@ def speed_losses(found: list[Pair]) -> str:
         return ""
     head = ["method", "size", "what", "peer", "ours", "theirs", "theirs / ours", "log loss, ours / theirs"]
     why = "".join(f"- {'; '.join(what)}: {reason}\n" for reason, what in reasons.items())
-    note = (
-        "\nLog losses are those on the rows that the maps were fitted to, so a very small one may be overfitting.\n\n"
-    )
+    note = "\nLog losses are those on 5000 new rows of the simulation.\n\n"
     return table(head, cells) + note + why
 
 

@@ -98,7 +98,7 @@ def measure_fit(key: str, size: str, cache: Path) -> Result:
     import numpy as np
 
     from peers.adapters import all_methods
-    from peers.datasets import SIZES, speed_files
+    from peers.datasets import SIZES, new_scores, speed_files
 
     method = all_methods()[key]
     files = speed_files(cache, size)
@@ -112,7 +112,8 @@ def measure_fit(key: str, size: str, cache: Path) -> Result:
 
     fit = timed(fitted)
     apply = timed(lambda: fit.result.apply(x))
-    p = apply.result
+    new, y = new_scores(size, method.stored)
+    p = fit.result.apply(new.astype(method.dtype, copy=False))
     loss = float(-np.log(np.maximum(p[np.arange(len(y)), y], PROBABILITY_FLOOR), dtype=np.float64).mean())
     return {"first": fit.first, "fit": fit.seconds, "fit_memory": fit.memory, "apply": apply.seconds,
             "apply_memory": apply.memory, "input": x.nbytes, "value": loss}  # fmt: skip
