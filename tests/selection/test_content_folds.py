@@ -216,6 +216,24 @@ def test_huge_weights_are_divided_into_few_parts():
     np.testing.assert_allclose(np.bincount(fold_of(found.index, 3), found.weight) / 6e12, 1 / 3, atol=0.01)
 
 
+def test_samples_with_importance_weights_are_in_one_fold():
+    """Another part of the same sample would be no held-out sample."""
+    scores, y = PROBLEMS["rounded"]
+    weight = np.exp(2 * np.random.default_rng(4).normal(size=len(y)))
+    rows = mixnmatch.rows(scores, y, weight, weights="importance")
+    found = ContentFolds.of(rows, 5, 0).assign(rows)
+    assert found.n_rows == len(y)
+    shares = np.bincount(fold_of(found.index, 5), minlength=5) / len(y)
+    np.testing.assert_allclose(shares, 1 / 5, atol=0.04)
+    order = np.random.default_rng(5).permutation(len(y))
+    settings = {"weights": "importance"}
+    np.testing.assert_allclose(
+        predicted(scores, y, weight, **settings),
+        predicted(scores[order], y[order], weight[order], at=scores, **settings),
+        atol=ROUNDING,
+    )
+
+
 def test_keys_distinguish_scores_that_are_nearly_uniform():
     p = np.linspace(0.49, 0.4999, 200)
     rows = mixnmatch.rows(np.column_stack([p, 1 - p]), np.zeros(200, dtype=int))

@@ -24,6 +24,9 @@ FACTORS = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 class ContentFolds:
     """Fold keys of samples, which take the place of their indices.
 
+    A sample whose weight is a number of repetitions may be divided between folds. If any weight is not a whole number,
+    as importance weights are, every sample is in one fold: a part of it in another one would be no new sample.
+
     Attributes
     ----------
     keys : array of shape (m,)
@@ -49,8 +52,10 @@ class ContentFolds:
         if not large.any():
             return cls(scores.view(np.int64))
         others = np.concatenate(list(every.map_blocks(sample_keys, _class_ranks(source))))
-        parts = _Parts.of(np.column_stack([scores, others]), weight, np.flatnonzero(large))
-        if source.weight is None:
+        repeated = bool((weight == np.floor(weight)).all())
+        content = np.column_stack([scores, others, np.zeros_like(scores) if repeated else weight.view(np.uint64)])
+        parts = _Parts.of(content, weight if repeated else np.ones(len(weight)), np.flatnonzero(large))
+        if source.weight is None or not repeated:
             keys = scores.copy()
             keys[parts.row] = parts.keys
             return cls(keys.view(np.int64))
