@@ -160,7 +160,7 @@ def test_classes_are_found_however_they_are_written(run, files):
 
 def test_marks_inside_of_quotes_do_not_separate_columns(tmp_path):
     path = tmp_path / "costs.csv"
-    path.write_text('class,"wait; call; mail"\n"good",0\nbad,1\n')
+    path.write_text('"class","wait; call; mail"\n"good",0\n"bad",1\n')
     assert read_costs(path).decisions == ("wait; call; mail",)
 
 
