@@ -69,10 +69,11 @@ def sample_keys(block: Block, rank: NDArray[np.intp]) -> NDArray[np.uint64]:
 
 
 def class_statistics(block: Block) -> NDArray[np.float64]:
-    """Return how often each class is the label, and the sum of its log-probabilities; 2 x L."""
+    """Return sums for each class: its labels, its log-probabilities for samples with that label, and for all; 3 x L."""
     logs = _logs(block)
-    count = np.bincount(block.y, block.weight, minlength=logs.shape[1])
-    return np.stack([count, block.weighted_sum(logs.T)])
+    at_label = logs[np.arange(len(logs)), block.y] * (1.0 if block.weight is None else block.weight)
+    counts = [np.bincount(block.y, own, minlength=logs.shape[1]) for own in (block.weight, at_label)]
+    return np.stack([*counts, block.weighted_sum(logs.T)])
 
 
 def _logs(block: Block) -> NDArray[np.float64]:
