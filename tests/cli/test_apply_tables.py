@@ -104,6 +104,18 @@ def test_text_becomes_parquet_with_types(fitted, run):
     assert again["rows"] == 2
 
 
+def test_text_with_decimal_commas_becomes_parquet(fitted, run):
+    pq = pytest.importorskip("pyarrow.parquet")
+    lines = ["n;x;points;p_cat;p_dog;p_emu", "3;1,5;1.500;,2;,3;,5", "4;2;2.750;,1;,1;,8"]
+    Path("new.csv").write_text("\n".join(lines))
+    assert run("apply", "cal.json", "new.csv", "-o", "out.parquet").exit_code == 0
+    table = pq.read_table("out.parquet")
+    assert table["n"].to_pylist() == [3, 4]
+    assert table["x"].to_pylist() == [1.5, 2.0]
+    assert table["points"].to_pylist() == ["1.500", "2.750"]  # in such files this may be 1500
+    assert table["p_emu"].to_pylist() == [0.5, 0.8]
+
+
 def test_long_whole_numbers_stay_exact_in_parquet(fitted, run):
     pytest.importorskip("pyarrow")
     pq = pytest.importorskip("pyarrow.parquet")

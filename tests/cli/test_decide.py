@@ -9,6 +9,7 @@ import pytest
 
 from mixnmatch import load
 from mixnmatch.decisions import bayes_decisions, expected_cost, realised_cost
+from mixnmatch.io.costs import read_costs
 
 from .conftest import arrays, parsed
 
@@ -155,6 +156,12 @@ def test_classes_are_found_however_they_are_written(run, files):
         decided.append([row["decision"] for row in rows_of("out.csv")])
     assert decided[0] == decided[1] == decided[2]
     assert set(decided[0]) == {"a", "b"}
+
+
+def test_marks_inside_of_quotes_do_not_separate_columns(tmp_path):
+    path = tmp_path / "costs.csv"
+    path.write_text('"class","wait; call; mail"\n"good",0\n"bad",1\n')
+    assert read_costs(path).decisions == ("wait; call; mail",)
 
 
 def test_other_files(run, files):

@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+import tracemalloc
 from dataclasses import replace
 from datetime import date
 
@@ -133,6 +134,16 @@ def test_steps_of_a_data_frame_are_plain_values():
     found = expected_performance([0.1, 0.2, 0.9], steps=steps)
     assert [one.step for one in found] == ["may", "june"]
     assert [type(one.step) for one in expected_performance([0.1, 0.9], steps=[1, 2])] == [int, int]
+
+
+def test_many_steps_do_not_need_much_memory():
+    p, steps = np.random.default_rng(0).random(20_000), np.random.default_rng(1).integers(0, 2_000, 20_000)
+    tracemalloc.start()
+    found = expected_performance(p, steps=steps)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2_000 * 20_000 / 4  # a mask for each step would take four times that
+    assert found[7] == replace(expected_performance(p[steps == found[7].step]), step=found[7].step)
 
 
 def test_zeros_ones_and_single_samples():

@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 
 import mixnmatch
-from mixnmatch._engine.folds import content_keys, fold_of
+from mixnmatch._engine.folds import fine_score_keys, fold_of
+from mixnmatch.maps import Composition
+from mixnmatch.selection import crossfit
 from mixnmatch.selection.auto import Auto
 from mixnmatch.selection.content_folds import ContentFolds
 from mixnmatch.selection.crossfit import kept_losses
@@ -145,6 +147,58 @@ def test_large_groups_of_equal_scores_are_in_every_fold():
     assert (in_folds > 0.1 * count.max()).all()
 
 
+def hard_predictions(n, n_classes, seed):
+    """Scores that name one class, alike for all classes and right in 70% of samples."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, n)
+    right = rng.random(n) < 0.7
+    predicted = np.where(right, y, (y + rng.integers(1, n_classes, n)) % n_classes)
+    scores = np.full((n, n_classes), 0.05 / (n_classes - 1))
+    scores[np.arange(n), predicted] = 0.95
+    return scores, y, right
+
+
+@pytest.mark.parametrize("n_classes", [10, 100])
+def test_predictions_of_different_classes_with_equal_scores_are_in_all_folds(n_classes):
+    scores, y, right = hard_predictions(1000, n_classes, 0)
+    rows = mixnmatch.rows(scores, y)
+    fold = fold_of(ContentFolds.of(rows, 5, 0).assign(rows).index, 5)
+    for some in (right, ~right):
+        np.testing.assert_allclose(np.bincount(fold[some], minlength=5) / some.sum(), 1 / 5, atol=0.08)
+    found = Auto().fit(scores, y).predict_proba(scores)
+    assert found.max(axis=1).mean() == pytest.approx(right.mean(), abs=0.05)
+
+
+@pytest.mark.parametrize("change", ["samples", "classes", "weights"])
+def test_folds_of_equal_scores_do_not_depend_on_the_order(change):
+    scores, y, _ = hard_predictions(1000, 10, 1)
+    rng = np.random.default_rng(2)
+    classes = rng.permutation(10) if change == "classes" else np.arange(10)
+    times = rng.integers(1, 4, 1000) if change == "weights" else np.ones(1000, dtype=int)
+    rows = rng.permutation(np.repeat(np.arange(1000), times))
+    left = folds_of(scores[:, classes], np.argsort(classes)[y], times.astype(float))
+    right = {
+        (*np.take(key[:-1], classes), np.argsort(classes)[key[-1]]): found
+        for key, found in folds_of(scores[rows], y[rows]).items()
+    }
+    assert_same_folds(left, right)
+
+
+@pytest.mark.parametrize("cross_fitted", [False, True])
+def test_folds_inside_of_a_larger_table_leave_its_own_folds_as_they_are(monkeypatch, cross_fitted):
+    """Tables that are too large to be kept between stages hold samples of other folds, too."""
+    scores, y = PROBLEMS["three classes"]
+
+    def fitted():
+        if cross_fitted:
+            return Composition(mixnmatch.calibrator("irova"), Auto(), cv=3).fit(scores, y)
+        return Auto()._fit_source(mixnmatch.rows(scores, y).fold(0, 3, keep=False))
+
+    expected = fitted().predict_proba(scores)
+    monkeypatch.setattr(crossfit, "CACHED_ENTRIES", 1000)
+    np.testing.assert_allclose(fitted().predict_proba(scores), expected, atol=ROUNDING)
+
+
 def test_few_distinct_scores_can_be_cross_fitted():
     rng = np.random.default_rng(0)
     p = rng.choice([0.1, 0.4, 0.9], 4000)
@@ -162,10 +216,28 @@ def test_huge_weights_are_divided_into_few_parts():
     np.testing.assert_allclose(np.bincount(fold_of(found.index, 3), found.weight) / 6e12, 1 / 3, atol=0.01)
 
 
+def test_samples_with_importance_weights_are_in_one_fold():
+    """Another part of the same sample would be no held-out sample."""
+    scores, y = PROBLEMS["rounded"]
+    weight = np.exp(2 * np.random.default_rng(4).normal(size=len(y)))
+    rows = mixnmatch.rows(scores, y, weight, weights="importance")
+    found = ContentFolds.of(rows, 5, 0).assign(rows)
+    assert found.n_rows == len(y)
+    shares = np.bincount(fold_of(found.index, 5), minlength=5) / len(y)
+    np.testing.assert_allclose(shares, 1 / 5, atol=0.04)
+    order = np.random.default_rng(5).permutation(len(y))
+    settings = {"weights": "importance"}
+    np.testing.assert_allclose(
+        predicted(scores, y, weight, **settings),
+        predicted(scores[order], y[order], weight[order], at=scores, **settings),
+        atol=ROUNDING,
+    )
+
+
 def test_keys_distinguish_scores_that_are_nearly_uniform():
     p = np.linspace(0.49, 0.4999, 200)
     rows = mixnmatch.rows(np.column_stack([p, 1 - p]), np.zeros(200, dtype=int))
-    assert len(np.unique(content_keys(rows.block(0, 200))[:, 0])) == 200
+    assert len(np.unique(fine_score_keys(rows.block(0, 200)))) == 200
 
 
 def test_standard_errors_count_weights_as_repetitions():

@@ -48,17 +48,32 @@ def score_keys(block: Block) -> NDArray[np.uint64]:
     return _whole(_symmetric_sum(_logs(block)))
 
 
-def content_keys(block: Block) -> NDArray[np.uint64]:
-    """Return keys of each sample's scores, of its label's score, and of its scores in the order of the classes; n x 3.
+def fine_score_keys(block: Block) -> NDArray[np.uint64]:
+    """Return the same kind of key, which also distinguishes scores that are nearly uniform.
 
-    The first two are equal for any order of the classes. Unlike :func:`score_keys`, the first one also distinguishes
-    scores that are nearly uniform, where sums over the classes hardly change.
+    Sums over the classes hardly change there.
     """
     logs = _logs(block)
-    scores = _whole(_symmetric_sum(logs) + SILVER * logs.max(axis=1))
+    return _whole(_symmetric_sum(logs) + SILVER * logs.max(axis=1))
+
+
+def sample_keys(block: Block, rank: NDArray[np.intp]) -> NDArray[np.uint64]:
+    """Return keys of each sample's label's score, of its scores in the order of the classes, and of its label; n x 3.
+
+    The first one is equal for any order of the classes. ``rank`` is the place of each class in that order.
+    """
+    logs = _logs(block)
     at_label = _whole(logs[np.arange(len(logs)), block.y])
-    in_order = _whole(logs @ np.cos(np.arange(1.0, logs.shape[1] + 1.0)))
-    return np.stack([scores, at_label, in_order], axis=1)
+    in_order = _whole(logs @ np.cos(rank + 1.0))
+    return np.stack([at_label, in_order, rank[block.y].astype(np.uint64)], axis=1)
+
+
+def class_statistics(block: Block) -> NDArray[np.float64]:
+    """Return sums for each class: its labels, its log-probabilities for samples with that label, and for all; 3 x L."""
+    logs = _logs(block)
+    at_label = logs[np.arange(len(logs)), block.y] * (1.0 if block.weight is None else block.weight)
+    counts = [np.bincount(block.y, own, minlength=logs.shape[1]) for own in (block.weight, at_label)]
+    return np.stack([*counts, block.weighted_sum(logs.T)])
 
 
 def _logs(block: Block) -> NDArray[np.float64]:

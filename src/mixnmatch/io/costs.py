@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.class_names import ROW_NUMBERS
 from mixnmatch._engine.frames import order_by_name
 from mixnmatch.io.files import FileError, check_input, listed
-from mixnmatch.io.text import DELIMITERS
+from mixnmatch.io.text import read_header
 
 # What the column with the classes is called where there is another one before it.
 CLASS_COLUMNS = ("class", "classes", "label", "labels", "y", "target", "actual")
@@ -57,7 +57,7 @@ def read_costs(path: Path) -> CostFile:
         raise FileError(path, f"costs must be in a .csv file, {EXAMPLE}")
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            delimiter = max(DELIMITERS, key=file.readline().count)  # a comma among equals
+            _, delimiter = read_header(path, file)
             file.seek(0)
             lines = csv.reader(file, delimiter=delimiter, strict=True)
             rows = [(lines.line_num, [cell.strip() for cell in row]) for row in lines if any(map(str.strip, row))]

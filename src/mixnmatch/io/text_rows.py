@@ -17,10 +17,12 @@ from mixnmatch.io.batches import RowBatch
 from mixnmatch.io.columns import choose_columns
 from mixnmatch.io.files import FileError
 from mixnmatch.io.formats import Request
-from mixnmatch.io.text import Layout, RowReader, bounded_lines, open_text, read_header
+from mixnmatch.io.text import Layout, RowReader, bounded_lines, decimal_mark, open_text, read_header
 
 # The whole part of a number without zeros before it, the part after the point, and the exponent.
 FLOAT = re.compile(r"-?(0|[1-9][0-9]*)?([.][0-9]*)?([eE][+-]?[0-9]+)?")
+# Where a comma marks decimals, a point does not: 1.500 may be 1500.
+DECIMAL_COMMA = str.maketrans({",": ".", ".": "'"})
 # Cells of a batch, about.
 BATCH_CELLS = 1 << 17
 
@@ -87,14 +89,17 @@ class CsvRows:
         What would not be the same text again stays text: 07, 1e3, +49, and whole numbers that no number type can hold.
         """
         others = [(k, name) for k, name in enumerate(self.names) if name not in self.columns.scores]
+        scores = [k for k, name in enumerate(self.names) if name in self.columns.scores]
         kinds: dict[str, set[str]] = {name: set() for _, name in others}
+        mark = "." if self.delimiter == "," else ""
         with open_text(self.path) as text:
             lines = bounded_lines(self.path, text)
             read_header(self.path, lines)
             for row in filter(None, csv.reader(lines, delimiter=self.delimiter, strict=True)):
+                mark = mark or decimal_mark([row[k] for k in scores if k < len(row)])
                 for k, name in others:
                     if "text" not in kinds[name] and k < len(row):  # rows that are too short are refused later
-                        kinds[name].add(_kind(row[k]))
+                        kinds[name].add(_kind(row[k] if mark == "." else row[k].translate(DECIMAL_COMMA)))
         types = {"text": arrow.string(), "float": arrow.float64(), "whole": arrow.int64()}
         found = {name: types[_type_of(own)] for name, own in kinds.items()}
         return [arrow.field(name, found.get(name, arrow.float64())) for name in self.names]

@@ -163,9 +163,11 @@ def expected_performance(
     if steps is None:
         return _expected(p, predicted, ranks, None, confidence, counted, title)
     keys, place = _read_steps(steps, len(p))
-    parts = [(key, place == k) for k, key in enumerate(keys)]
+    ends = np.cumsum(np.bincount(place, minlength=len(keys)))[:-1]
+    parts = np.split(np.argsort(place, kind="stable"), ends)
     return tuple(
-        _expected(p[which], predicted[which], ranks[which], key, confidence, counted, title) for key, which in parts
+        _expected(p[rows], predicted[rows], ranks[rows], key, confidence, counted, title)
+        for key, rows in zip(keys, parts, strict=True)
     )
 
 

@@ -249,7 +249,9 @@ class Auto(CalibrationMap):
 
         clock, progress = Clock(self.time_budget), self.__dict__.pop("_progress", None)
         few = source.n_rows < 2 * ROWS_TO_CHOOSE_BY
-        rows = cached((source if few else source.sampled(ROWS_TO_CHOOSE_BY)).in_memory())
+        rows = (source if few else source.sampled(ROWS_TO_CHOOSE_BY)).in_memory()
+        # Folds and cross-fitted maps of a source depend on the indices, which new folds replace.
+        rows = cached(rows, rows.n_entries if rows.folds or rows.chain else None)
         n_folds = self.cv or folds_for(rows.total_weight())
         preserving = self.accuracy_preserving
         candidates = candidates_for(source.total_weight(), source.n_classes, accuracy_preserving=preserving)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.block import Block
-from mixnmatch._engine.folds import content_keys, fold_of
+from mixnmatch._engine.folds import class_statistics, fine_score_keys, fold_of, sample_keys
 from mixnmatch._engine.rows import Rows
 
 Keys = NDArray[np.uint64]
@@ -24,6 +23,9 @@ FACTORS = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 @dataclass(frozen=True, eq=False)
 class ContentFolds:
     """Fold keys of samples, which take the place of their indices.
+
+    A sample whose weight is a number of repetitions may be divided between folds. If any weight is not a whole number,
+    as importance weights are, every sample is in one fold: a part of it in another one would be no new sample.
 
     Attributes
     ----------
@@ -43,16 +45,17 @@ class ContentFolds:
     def of(cls, source: Rows, n_folds: int, seed: int) -> ContentFolds:
         """The keys of a table in memory."""
         every = replace(source, weight=None)  # samples of weight 0 have a place in the table, too
-        content = np.concatenate(list(every.map_blocks(_keys)))
-        weight = np.ones(len(content)) if source.weight is None else np.asarray(source.weight, dtype=np.float64)
-        scores = content[:, 0]
-        total = float(weight.sum())
+        scores = np.concatenate(list(every.map_blocks(fine_score_keys)))
+        weight = np.ones(len(scores)) if source.weight is None else np.asarray(source.weight, dtype=np.float64)
         _, group = np.unique(scores, return_inverse=True)
-        large = (np.bincount(group, weight) > LARGEST_GROUP * total)[group] & (weight > 0)
+        large = (np.bincount(group, weight) > LARGEST_GROUP * weight.sum())[group] & (weight > 0)
         if not large.any():
             return cls(scores.view(np.int64))
-        parts = _Parts.of(content, weight, np.flatnonzero(large))
-        if source.weight is None:
+        others = np.concatenate(list(every.map_blocks(sample_keys, _class_ranks(source))))
+        repeated = bool((weight == np.floor(weight)).all())
+        content = np.column_stack([scores, others, np.zeros_like(scores) if repeated else weight.view(np.uint64)])
+        parts = _Parts.of(content, weight if repeated else np.ones(len(weight)), np.flatnonzero(large))
+        if source.weight is None or not repeated:
             keys = scores.copy()
             keys[parts.row] = parts.keys
             return cls(keys.view(np.int64))
@@ -75,8 +78,9 @@ class ContentFolds:
 class _Parts:
     """Samples of large groups, divided into parts of weight 1: keys, rows and weights of the parts.
 
-    Equal samples are laid end to end and cut after each unit of weight. So k repetitions of a sample, in any order, and
-    one sample of weight k are cut into the same parts.
+    Samples with equal scores, and equal scores of their labels, are laid end to end in the order of their content and
+    cut after each unit of weight. So k repetitions of a sample, in any order, and one sample of weight k are cut into
+    the same parts.
     """
 
     keys: Keys
@@ -85,10 +89,10 @@ class _Parts:
 
     @classmethod
     def of(cls, content: Keys, weight: NDArray[np.float64], rows: NDArray[np.intp]) -> _Parts:
-        rows = rows[np.lexsort(content[rows].T)]
+        rows = rows[np.lexsort(content[rows].T[::-1])]
         mass = weight[rows]
         unit = max(1.0, 2.0 ** np.ceil(np.log2(float(mass.sum()) / MOST_PARTS)))
-        own = content[rows]
+        own = content[rows, :2]
         first = np.flatnonzero(np.append(True, (own[1:] != own[:-1]).any(axis=1)))
         end = np.concatenate([np.cumsum(part) for part in np.split(mass / unit, first[1:])])
         start = np.append(0.0, end[:-1])
@@ -109,5 +113,10 @@ class _Parts:
         return _Parts(self.keys[first], self.row[first], np.bincount(which, self.weight).astype(np.float64))
 
 
-def _keys(block: Block) -> Keys:
-    return np.column_stack([content_keys(block), block.y.astype(np.uint64)])
+def _class_ranks(source: Rows) -> NDArray[np.intp]:
+    """The place of each class in an order by what is known of it, the same for any order of classes and samples.
+
+    Classes of which the same is known, up to rounding, stay in their order.
+    """
+    known = np.round(source.total(class_statistics) / source.total_weight(), 6)
+    return np.argsort(np.lexsort(known))
