@@ -10,7 +10,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar, Token, copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeVar
@@ -55,7 +55,9 @@ def _of_environment() -> Settings:
 
 
 _default: Settings | None = None
-_settings: ContextVar[Settings | None] = ContextVar("mixnmatch_engine", default=None)
+# The settings of nested ``with engine(...)`` blocks, the innermost last. Each context (a thread, an asyncio task) has
+# its own, so that one engine can be shared by all of them.
+_entered: ContextVar[tuple[Settings, ...]] = ContextVar("mixnmatch_engine", default=())
 _worker = threading.local()
 _pool: Any = None
 _pool_lock = threading.Lock()
@@ -64,9 +66,9 @@ _pool_lock = threading.Lock()
 def settings() -> Settings:
     """Return the current settings: those of the context, otherwise those of the process."""
     global _default
-    found = _settings.get()
-    if found is not None:
-        return found
+    entered = _entered.get()
+    if entered:
+        return entered[-1]
     if _default is None:
         _default = _of_environment()
     return _default
@@ -107,15 +109,14 @@ class engine:  # noqa: N801 (reads as a function: ``with engine(threads=1):``)
                 raise ValueError(msg)
         if backend is not None:
             choose_backend(backend)
-        self._tokens: list[Token[Settings | None]] = []
 
     def __enter__(self) -> Settings:
         changed = replace(settings(), **self._asked)
-        self._tokens.append(_settings.set(changed))
+        _entered.set((*_entered.get(), changed))
         return changed
 
     def __exit__(self, *_: object) -> None:
-        _settings.reset(self._tokens.pop())
+        _entered.set(_entered.get()[:-1])
 
     def set_default(self) -> None:
         """Use these settings in the whole process, wherever no ``with engine(...)`` says otherwise."""
