@@ -136,6 +136,12 @@ def test_no_rows_give_no_rows(name):
     assert fitted.predict(np.empty((0, 4))).shape == (0,)
 
 
+@pytest.mark.parametrize("nothing", [[], np.empty(0)])
+def test_an_empty_list_is_a_table_without_rows(nothing):
+    fitted = calibrator("ts", logits=True).fit(LOGITS, Y)
+    assert fitted.predict_proba(nothing).shape == (0, 4)
+
+
 def test_no_rows_of_a_vector():
     fitted = calibrator("beta").fit(np.linspace(0.1, 0.9, 50), np.arange(50) % 2)
     assert fitted.predict_proba(np.empty(0)).shape == (0, 2)
