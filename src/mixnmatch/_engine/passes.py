@@ -157,18 +157,36 @@ def _text(path: str) -> str:
 
 
 @cache
-def _cpu_quota(root: str = "/sys/fs/cgroup") -> int | None:
-    """CPU quota of the container, rounded up, from Linux control groups (versions 2 and 1); None without limit."""
-    files = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
-    for names in files:
-        try:
-            words = [word for name in names for word in _text(f"{root}/{name}").split()]
-            quota, period = int(words[0]), int(words[1])
-        except (OSError, ValueError, IndexError):  # not there, or "max": no limit
-            continue
-        if quota > 0 and period > 0:
-            return max(1, -(-quota // period))
-    return None
+def _cpu_quota(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> int | None:
+    """Least CPU quota of the control groups that the process is in (Linux, versions 2 and 1), rounded up, or None.
+
+    A container sees its own group as the root; a service of systemd is in a group below.
+    """
+    quotas = []
+    for group in _control_groups(own):
+        for names in ((f"{group}/cpu.max",), (f"cpu{group}/cpu.cfs_quota_us", f"cpu{group}/cpu.cfs_period_us")):
+            try:
+                words = [word for name in names for word in _text(f"{root}/{name}").split()]
+                quota, period = int(words[0]), int(words[1])
+            except (OSError, ValueError, IndexError):  # not there, or "max": no limit
+                continue
+            if quota > 0 and period > 0:
+                quotas.append(max(1, -(-quota // period)))
+    return min(quotas, default=None)
+
+
+def _control_groups(own: str) -> set[str]:
+    """The root, the groups that limit the processors of the process, and those that they are in."""
+    try:
+        lines = [line.split(":", 2) for line in _text(own).splitlines()]
+    except OSError:
+        return {""}
+    groups = {""}
+    for _, controllers, path in lines:
+        if controllers == "" or "cpu" in controllers.split(","):
+            parts = path.rstrip("/").split("/")
+            groups |= {"/".join(parts[:depth]) for depth in range(1, len(parts) + 1)}
+    return groups
 
 
 def row_ranges(
