@@ -1,4 +1,6 @@
+import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -62,6 +64,30 @@ def test_engine_settings_end_with_their_context():
     with engine(threads=7):
         assert available_threads() == 7
     assert available_threads() == before
+
+
+def test_one_engine_in_several_threads_and_tasks():
+    shared, together, before = engine(threads=7), threading.Barrier(4, timeout=10), available_threads()
+
+    def request(_):
+        with shared:
+            together.wait()
+            inside = available_threads()
+        return inside, available_threads()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(request, range(4))) == [(7, before)] * 4
+
+    async def task(pause):
+        with shared, engine(threads=pause + 1):
+            await asyncio.sleep(pause / 100)
+            inside = available_threads()
+        return inside, available_threads()
+
+    async def tasks():
+        return await asyncio.gather(*(task(pause) for pause in (2, 0, 1)))
+
+    assert asyncio.run(tasks()) == [(3, before), (1, before), (2, before)]
 
 
 @given(n=st.integers(1, 300), block=st.integers(8, 5000), threads=st.integers(1, 4), seed=st.integers(0, 99))

@@ -136,6 +136,12 @@ def test_no_rows_give_no_rows(name):
     assert fitted.predict(np.empty((0, 4))).shape == (0,)
 
 
+@pytest.mark.parametrize("nothing", [[], np.empty(0)])
+def test_an_empty_list_is_a_table_without_rows(nothing):
+    fitted = calibrator("ts", logits=True).fit(LOGITS, Y)
+    assert fitted.predict_proba(nothing).shape == (0, 4)
+
+
 def test_no_rows_of_a_vector():
     fitted = calibrator("beta").fit(np.linspace(0.1, 0.9, 50), np.arange(50) % 2)
     assert fitted.predict_proba(np.empty(0)).shape == (0, 2)
@@ -291,13 +297,20 @@ def test_impossible_settings_are_refused(bad):
         ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
         ({"cpu/cpu.cfs_quota_us": "400000", "cpu/cpu.cfs_period_us": "100000"}, 4),
         ({}, None),
+        ({"system.slice/a.service/cpu.max": "100000 100000"}, 1),
+        ({"system.slice/cpu.max": "300000 100000", "system.slice/a.service/cpu.max": "max 100000"}, 3),
+        ({"system.slice/b.service/cpu.max": "100000 100000"}, None),
+        ({"cpu/docker/a/cpu.cfs_quota_us": "200000", "cpu/docker/a/cpu.cfs_period_us": "100000"}, 2),
     ],
 )
 def test_cpu_quota_of_a_container(tmp_path, files, expected):
     for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert passes._cpu_quota(str(tmp_path)) == expected
+    own = tmp_path / "own"
+    own.write_text("4:memory:/far:away\n1:cpu,cpuacct:/docker/a\n0::/system.slice/a.service\n")
+    assert passes._cpu_quota(str(tmp_path), str(own)) == expected
+    assert passes._cpu_quota(str(tmp_path), str(tmp_path / "none")) == (None if "/a" in str(files) else expected)
 
 
 def test_a_property_in_work_does_not_stop_that_of_another_object():

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from mixnmatch import calibrator, calibrators, engine
 from mixnmatch.maps.base import CalibrationMap
@@ -31,6 +32,21 @@ def test_one_map_in_eight_threads(name):
     for k, answers in enumerate(together):
         for step, answer in enumerate(answers):
             np.testing.assert_array_equal(answer, alone[(k + step) % 8])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_of_matrices_do_not_depend_on_threads(dtype):
+    """Neither on ours nor on those of BLAS, which calls in other threads may change meanwhile."""
+    logits, y = make_problem(2000, 100, seed=22, dtype=dtype)
+    fitted = calibrator("sms", logits=True).fit(logits[:400], y[:400])
+    for rows in (32, 80, 200, 2000):
+        with engine(threads=1):
+            alone = fitted.predict_proba(logits[:rows])
+        for threads in (2, 3, 4):
+            with engine(threads=threads):
+                np.testing.assert_array_equal(fitted.predict_proba(logits[:rows]), alone)
+        with threadpool_limits(1):
+            np.testing.assert_array_equal(fitted.predict_proba(logits[:rows]), alone)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("auto", "bcts-auto", "gpc")])

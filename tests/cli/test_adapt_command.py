@@ -36,6 +36,23 @@ def test_given_priors(fitted, run):
     assert document["estimate"] is None
 
 
+def test_adapted_maps_find_their_columns_and_keep_metadata(fitted, run):
+    p = np.random.default_rng(0).dirichlet(np.ones(3), 60)
+    names = ["old_ant", "old_bee", "old_cat", "new_ant", "new_bee", "new_cat"]
+    lines = [",".join(map(str, row)) for row in np.hstack([p[::-1], p]).tolist()]
+    labels = np.array(["ant", "bee", "cat"])[p.argmax(axis=1)]
+    lines = [f"{line},{label}" for line, label in zip(lines, labels, strict=True)]
+    (fitted / "two.csv").write_text("\n".join([",".join([*names, "label"]), *lines]) + "\n")
+    columns = ("--columns", "new_ant,new_bee,new_cat", "--metadata", "model=v3")
+    assert run("fit", "two.csv", *columns, "-m", "ts", "-o", "two.json").exit_code == 0
+    adapts = {"priors": "ant=.5", "sampling": "bee=0.1", "unlabelled": "new.csv"}
+    (fitted / "new.csv").write_text("\n".join(["ant,bee,cat", *(",".join(map(str, row)) for row in p.tolist())]) + "\n")
+    for option, value in adapts.items():
+        assert run("adapt", "two.json", f"--{option}", value, "-o", "new.json", "--force").exit_code == 0
+        assert mm.load("new.json").metadata_ == mm.load("two.json").metadata_
+        assert run("apply", "new.json", "two.csv", "-o", "out.csv", "--force").exit_code == 0
+
+
 def test_sampling_rates(fitted, run):
     document = parsed(run("adapt", "cal.json", "--sampling", "bee=0.1", "-o", "new.json", "--json"))
     np.testing.assert_allclose(document["relative_ratios"], [0.1, 1, 0.1])

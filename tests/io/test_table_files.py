@@ -166,6 +166,7 @@ def test_partitioned_folder(folder):
         ({"a": [["x"], ["y"]], "label": ["a", "b"]}, "column 'a' holds lists or records that are not numbers"),
         ({"a": [[0.1, 0.9], [0.2]], "label": [0, 1]}, "row 1, column 'a': a list of 1 scores, where others have 2"),
         ({"a": [[0.1, 0.9], None], "label": [0, 1]}, "row 1, column 'a': there is no value (null)"),
+        ({"a": [[0.1, 0.9], [0.2, None]], "label": [0, 1]}, "row 1, column 'a': there is no value (null)"),
         ({"a": [[0.1, 0.9]], "b": [[0.1, 0.9]], "label": [0]}, "has several columns of lists ('a', 'b')"),
         ({"a": [0.1, 0.5], "b": [0.9, 0.5]}, "has no column 'label'"),
         ({"a": pa.array([], pa.float64()), "b": pa.array([], pa.float64()), "label": pa.array([], pa.int64())},

@@ -10,7 +10,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar, Token, copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeVar
@@ -55,7 +55,9 @@ def _of_environment() -> Settings:
 
 
 _default: Settings | None = None
-_settings: ContextVar[Settings | None] = ContextVar("mixnmatch_engine", default=None)
+# The settings of nested ``with engine(...)`` blocks, the innermost last. Each context (a thread, an asyncio task) has
+# its own, so that one engine can be shared by all of them.
+_entered: ContextVar[tuple[Settings, ...]] = ContextVar("mixnmatch_engine", default=())
 _worker = threading.local()
 _pool: Any = None
 _pool_lock = threading.Lock()
@@ -64,9 +66,9 @@ _pool_lock = threading.Lock()
 def settings() -> Settings:
     """Return the current settings: those of the context, otherwise those of the process."""
     global _default
-    found = _settings.get()
-    if found is not None:
-        return found
+    entered = _entered.get()
+    if entered:
+        return entered[-1]
     if _default is None:
         _default = _of_environment()
     return _default
@@ -107,15 +109,14 @@ class engine:  # noqa: N801 (reads as a function: ``with engine(threads=1):``)
                 raise ValueError(msg)
         if backend is not None:
             choose_backend(backend)
-        self._tokens: list[Token[Settings | None]] = []
 
     def __enter__(self) -> Settings:
         changed = replace(settings(), **self._asked)
-        self._tokens.append(_settings.set(changed))
+        _entered.set((*_entered.get(), changed))
         return changed
 
     def __exit__(self, *_: object) -> None:
-        _settings.reset(self._tokens.pop())
+        _entered.set(_entered.get()[:-1])
 
     def set_default(self) -> None:
         """Use these settings in the whole process, wherever no ``with engine(...)`` says otherwise."""
@@ -156,18 +157,36 @@ def _text(path: str) -> str:
 
 
 @cache
-def _cpu_quota(root: str = "/sys/fs/cgroup") -> int | None:
-    """CPU quota of the container, rounded up, from Linux control groups (versions 2 and 1); None without limit."""
-    files = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
-    for names in files:
-        try:
-            words = [word for name in names for word in _text(f"{root}/{name}").split()]
-            quota, period = int(words[0]), int(words[1])
-        except (OSError, ValueError, IndexError):  # not there, or "max": no limit
-            continue
-        if quota > 0 and period > 0:
-            return max(1, -(-quota // period))
-    return None
+def _cpu_quota(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> int | None:
+    """Least CPU quota of the control groups that the process is in (Linux, versions 2 and 1), rounded up, or None.
+
+    A container sees its own group as the root; a service of systemd is in a group below.
+    """
+    quotas = []
+    for group in _control_groups(own):
+        for names in ((f"{group}/cpu.max",), (f"cpu{group}/cpu.cfs_quota_us", f"cpu{group}/cpu.cfs_period_us")):
+            try:
+                words = [word for name in names for word in _text(f"{root}/{name}").split()]
+                quota, period = int(words[0]), int(words[1])
+            except (OSError, ValueError, IndexError):  # not there, or "max": no limit
+                continue
+            if quota > 0 and period > 0:
+                quotas.append(max(1, -(-quota // period)))
+    return min(quotas, default=None)
+
+
+def _control_groups(own: str) -> set[str]:
+    """The root, the groups that limit the processors of the process, and those that they are in."""
+    try:
+        lines = [line.split(":", 2) for line in _text(own).splitlines()]
+    except OSError:
+        return {""}
+    groups = {""}
+    for _, controllers, path in lines:
+        if controllers == "" or "cpu" in controllers.split(","):
+            parts = path.rstrip("/").split("/")
+            groups |= {"/".join(parts[:depth]) for depth in range(1, len(parts) + 1)}
+    return groups
 
 
 def row_ranges(

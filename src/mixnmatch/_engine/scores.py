@@ -156,6 +156,8 @@ def shape_scores(
         )
         raise ValueError(msg)
     if n_classes is not None:
+        if values.shape == (0,) and not is_dask(values):  # an empty list says nothing about classes
+            return replace(table, values=np.empty((0, n_classes), values.dtype))
         if table.vector and n_classes != 2 and values.shape == (n_classes,):
             msg = f"scores have shape ({n_classes},): pass one sample as scores[None, :], of shape (1, {n_classes})"
             raise ValueError(msg)

@@ -129,7 +129,7 @@ class Dataset:
                 row = int(odd[0])
                 raise FileError(part.path, why, row=start + row, column=name, found=int(sizes[row]), width=self.width)
         flat = column.flatten()
-        check_nulls(part.path, flat, name, start)
+        check_nulls(part.path, flat, name, start, width=self.width or 1)
         values = np.asarray(flat.to_numpy(zero_copy_only=False), dtype=self.dtype)
         table = values.reshape(len(column), -1)
         return table if self.width != 1 else table[:, 0]
@@ -347,8 +347,8 @@ def is_text_type(arrow: Any, kind: Any) -> bool:
     return kind in (arrow.string(), arrow.large_string(), arrow.binary(), arrow.large_binary())
 
 
-def check_nulls(path: Path, column: Any, name: str, start: int) -> None:
-    """Raise an error for the first row without a value."""
+def check_nulls(path: Path, column: Any, name: str, start: int, *, width: int = 1) -> None:
+    """Raise an error for the first row without a value; a row has ``width`` entries of the column."""
     if column.null_count:
-        row = start + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        row = start + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]) // width
         raise FileError(path, "row {row}, column {column!r}: there is no value (null)", row=row, column=name)

@@ -38,11 +38,17 @@ ONE_KERNEL_BYTES = APPLIED_BYTES | {"compiled": 1 << 21}
 SMALL_SUMMARY = 1 << 16, 1 << 18
 # Tables up to this size are one block, and nothing but their numbers has to be looked at.
 SMALL_BYTES = 1 << 18
+# OpenBLAS uses one thread for products of matrices with no more multiplications than this.
+BLAS_ALONE = 1 << 18
 
 
-def applied_bytes(n_rows: int, row_bytes: int, most: int) -> int:
-    """Bytes in a block that a map is applied to: one for each thread, up to four, where tables are small."""
-    rows = -(-n_rows // min(available_threads(), 4))
+# Blocks that a small table is cut into at most.
+MOST_PARTS = 4
+
+
+def applied_bytes(n_rows: int, row_bytes: int, most: int, parts: int) -> int:
+    """Bytes in a block that a map is applied to, so many of which make up a small table."""
+    rows = -(-n_rows // parts)
     return min(max(rows * row_bytes, SMALL_BYTES), most)
 
 
@@ -297,10 +303,11 @@ class CalibrationMap(FittedMethods, Parameters):
             return block is not None
 
         if scores.nbytes <= SMALL_BYTES:
-            return out if work(0, len(scores)) else None
+            with self._alone_on_cores(1, len(scores)):
+                return out if work(0, len(scores)) else None
         row_bytes = scores.nbytes // len(scores)
         ranges = self._applied_ranges(len(scores), row_bytes, choose_backend(asked_backend()))
-        with self._alone_on_cores(len(ranges)):
+        with self._alone_on_cores(len(ranges), len(scores)):
             return out if all(run_blocks(work, ranges)) else None
 
     def _predict_proba(self, scores: Any, logits: bool) -> NDArray[Any]:
@@ -343,13 +350,15 @@ class CalibrationMap(FittedMethods, Parameters):
                 leave_out(mask, out[start:stop])
 
         ranges = self._applied_ranges(table.n_rows, table.row_bytes, source.backend)
-        with self._alone_on_cores(len(ranges)):
+        with self._alone_on_cores(len(ranges), table.n_rows):
             deque(run_blocks(work, ranges), maxlen=0)
         return out
 
     def _applied_ranges(self, n_rows: int, row_bytes: int, backend: str) -> list[tuple[int, int]]:
         """The blocks that the map is applied to."""
-        size = asked_block_bytes() or applied_bytes(n_rows, row_bytes, self._block_bytes[backend])
+        # Products of matrices are rounded differently in other blocks: there, threads must not decide.
+        parts = MOST_PARTS if self._needs_blas() else min(available_threads(), MOST_PARTS)
+        size = asked_block_bytes() or applied_bytes(n_rows, row_bytes, self._block_bytes[backend], parts)
         return row_ranges(n_rows, row_bytes, block_bytes=size, least_rows=self._least_rows)
 
     def _calibrate(self, block: Block, out: NDArray[Any]) -> None:
@@ -359,9 +368,13 @@ class CalibrationMap(FittedMethods, Parameters):
         if self.accuracy_preserving and not kept:
             block.kernels.keep_winners(block.values, out)
 
-    def _alone_on_cores(self, n_blocks: int) -> AbstractContextManager[None]:
-        """Keep BLAS to one thread, where blocks run on several and the map needs it."""
-        return single_threaded_blas() if n_blocks > 1 and self._needs_blas() else nullcontext()
+    def _alone_on_cores(self, n_blocks: int, n_rows: int) -> AbstractContextManager[None]:
+        """Keep BLAS to one thread, where the map needs it for blocks on several threads or for a large product.
+
+        The last bits of a product depend on how many threads BLAS has, which calls in other threads may change.
+        """
+        large = n_blocks > 1 or n_rows * self.n_classes_**2 > BLAS_ALONE
+        return single_threaded_blas() if large and self._needs_blas() else nullcontext()
 
     def _needs_blas(self) -> bool:
         """Whether the fitted map, or one inside it, is applied with products of matrices."""

@@ -50,7 +50,7 @@ def adapted(
     else:
         source = summary_of(base, _calibration_rows(base, calibration)).mean_prediction
         ratios = _prior_ratios(priors, source, base.classes_)
-    return Composition.of_fitted(base, PriorShift.after(base, ratios))
+    return _after(fitted, base, ratios)
 
 
 def with_estimate(fitted: CalibrationMap, estimate: PriorEstimate) -> Composition:
@@ -60,7 +60,13 @@ def with_estimate(fitted: CalibrationMap, estimate: PriorEstimate) -> Compositio
     impossible because none of its samples was seen.
     """
     base, _ = base_and_ratios(fitted)
-    return Composition.of_fitted(base, PriorShift.after(base, estimate.smoothed_ratios))
+    return _after(fitted, base, estimate.smoothed_ratios)
+
+
+def _after(fitted: CalibrationMap, base: CalibrationMap, ratios: Array) -> Composition:
+    """``base`` for frequencies that differ by ``ratios``, with the metadata that ``fitted`` was loaded with."""
+    made = Composition.of_fitted(base, PriorShift.after(base, ratios))
+    return made._with_fitted({"metadata_": fitted.metadata_}) if hasattr(fitted, "metadata_") else made
 
 
 def _rates(sampling: Any, classes: NDArray[Any]) -> Array:
