@@ -262,6 +262,18 @@ def test_fit_and_evaluate_from_standard_input(fitted, run):
         assert message in done.stderr
 
 
+@pytest.mark.parametrize("columns", [[], ["--columns", "c,a,b"], ["--columns", "c,a,b", "--classes", "emu,cat,dog"]])
+def test_columns_may_have_other_names_than_the_classes(folder, run, columns):
+    p = write("val.csv", 300)
+    text = Path("val.csv").read_text()
+    Path("val.csv").write_text(text.replace("p_cat,p_dog,p_emu", "a,b,c"))
+    assert run("fit", "val.csv", "--columns", "a,b,c", "--classes", "cat,dog,emu", "-o", "cal.json").exit_code == 0
+    result = run("apply", "cal.json", "val.csv", "-o", "out.csv", *columns)
+    assert result.exit_code == 0, result.stderr
+    found = np.array([row[-3:] for row in rows_of("out.csv")[1:]], dtype=float)
+    np.testing.assert_allclose(found, load("cal.json").predict_proba(p), atol=1e-12)
+
+
 def test_metadata_of_a_fit(folder, run):
     write("val.csv", 50)
     done = run(

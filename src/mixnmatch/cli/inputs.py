@@ -102,16 +102,21 @@ def find_scores_of(map_: Any, *, in_file_order: bool = False) -> Callable[[Seque
     of two classes is the positive one.
     """
     known = [str(name) for name in map_.classes_.tolist()]
-    fitted_on = (getattr(map_, "metadata_", None) or {}).get("columns")
-    noted = isinstance(fitted_on, list) and all(isinstance(name, str) for name in fitted_on)
+    fitted_on = _fitted_on(map_)
 
     def find(names: Sequence[str]) -> Sequence[str]:
         found = columns_of_classes(names, known)
-        if noted and fitted_on and set(fitted_on) <= set(names):
-            found = tuple(fitted_on)
+        if fitted_on and set(fitted_on) <= set(names):
+            found = fitted_on
         return tuple(name for name in names if name in found) if in_file_order else found
 
     return find
+
+
+def _fitted_on(map_: Any) -> tuple[str, ...]:
+    """Columns that a map was fitted on, in the order of its classes, if its file says so."""
+    noted = (getattr(map_, "metadata_", None) or {}).get("columns")
+    return tuple(noted) if isinstance(noted, list) and all(isinstance(name, str) for name in noted) else ()
 
 
 def names_of(table: ScoreTable) -> NDArray[Any] | None:
@@ -182,8 +187,8 @@ def aligned(table: ScoreTable, map_: Any, map_path: Path) -> ScoreTable:
 def order_for(table: ScoreTable, map_: Any, map_path: Path) -> list[int] | None:
     """Column of each class that a map was fitted with, or an error if the two do not fit; None for the same order.
 
-    Where both have names for the classes, columns are matched by name; otherwise by position. A single column holds
-    the class whose name it has.
+    Where both have names for the classes, columns are matched by name, those of other names by the names of the columns
+    that the map was fitted on; otherwise by position. A single column holds the class whose name it has.
     """
     if table.logits != map_.takes_logits:
         have, want = ("logits", "probabilities") if table.logits else ("probabilities", "logits")
@@ -204,8 +209,9 @@ def order_for(table: ScoreTable, map_: Any, map_path: Path) -> list[int] | None:
             raise FileError(table.path, error.template, **error.fields) from None
     if names is None:
         return None
-    for given in (table.columns, names.tolist()):
-        order = order_by_name(given, known.tolist()) if len(given) == len(known) else None
+    noted = _fitted_on(map_)
+    for given, wanted in ((table.columns, known.tolist()), (names.tolist(), known.tolist()), (table.columns, noted)):
+        order = order_by_name(given, wanted) if len(given) == len(known) == len(wanted) else None
         if order is not None:
             return None if (order == np.arange(len(order))).all() else order.tolist()
     if not is_text(known):
