@@ -12,7 +12,7 @@ from mixnmatch._engine.steps import listening, steps
 from mixnmatch.cli import display
 from mixnmatch.cli.display import _LastMessage
 from mixnmatch.evaluation import log_loss
-from tests.conftest import make_problem
+from tests.conftest import make_problem, softmax
 
 
 def test_a_listener_hears_of_every_step():
@@ -43,16 +43,17 @@ def test_resampled_intervals_tell():
     )
 
 
-@pytest.mark.parametrize("name", ["vector", "ts", "irm", "keep-sms", "auto", "gpc", "venn-abers"])
+@pytest.mark.parametrize("name", ["vector", "ts", "irm", "keep-sms", "auto", "gpc", "venn-abers", "bbq"])
 def test_long_fits_report_progress(name, caplog, monkeypatch):
     logits, labels = make_problem(200, 4, seed=1)
-    quiet, told = calibrator(name, logits=True), calibrator(name, logits=True)
+    scores = softmax(logits) if name == "bbq" else logits  # which it reads without making a block of them
+    quiet, told = (calibrator(name, logits=scores is logits) for _ in range(2))
     with caplog.at_level(logging.INFO, logger="mixnmatch"):
         monkeypatch.setattr(fitting, "SECONDS_BETWEEN_MESSAGES", 1e9)
-        quiet.fit(logits, labels)
+        quiet.fit(scores, labels)
         assert not caplog.messages
         monkeypatch.setattr(fitting, "SECONDS_BETWEEN_MESSAGES", 0.0)
-        told.fit(logits, labels)
+        told.fit(scores, labels)
     *parts, last = caplog.messages
     outer, rest = type(told).__name__, r"(\d+) pass(?:es)? over the samples in \d+ s(?:, loss (.*))?"
     seen = [re.fullmatch(rf"{outer}(?: > \w+)*: {rest}", part) for part in parts]
@@ -64,7 +65,7 @@ def test_long_fits_report_progress(name, caplog, monkeypatch):
         assert told.loss_ < log_loss(logits, labels, logits=True)
     if name == "gpc":
         assert 0 < float(end[2]) < 2  # a mean, not a sum
-    assert (told.predict_proba(logits) == quiet.predict_proba(logits)).all()
+    assert (told.predict_proba(scores) == quiet.predict_proba(scores)).all()
 
 
 def test_losses_are_those_of_the_map_that_is_named(caplog, monkeypatch):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine.block import Block
+from mixnmatch._engine.fitting import count_pass
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.ties import lower_edges
 
@@ -171,6 +172,7 @@ class Columns:
         With ``tied``, scores that differ by rounding alone are made equal.
         """
         if self.one_by_one:
+            count_pass()
             columns = np.ascontiguousarray(self.source.scores.values[:, problems].T)
             classes = range(self.n_problems)[problems]
             return [(s, self.source.labels == k, self.source.weight) for s, k in zip(columns, classes, strict=True)]
