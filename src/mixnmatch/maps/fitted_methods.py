@@ -24,8 +24,8 @@ class FittedMethods:
     ) -> Composition:
         """The fitted map for data in which the classes have other frequencies: this map, then a :class:`PriorShift`.
 
-        Say one of ``priors``, ``sampling`` and ``unlabelled``. It assumes label shift: each class looks as it did in
-        the calibration set, only the frequencies of the classes differ.
+        Pass exactly one of ``priors``, ``sampling`` and ``unlabelled``. It assumes label shift: each class looks as it
+        did in the calibration set, only the frequencies of the classes differ.
 
         Parameters
         ----------

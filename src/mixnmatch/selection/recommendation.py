@@ -314,7 +314,7 @@ def _metric(evidence: Comparison, verdict: Verdict) -> str:
         bound = f" (a lower bound for {verdict.method}, which need not be injective)"
     return (
         f"rank methods by a proper score ({verdict.score}) or by the calibration gain{bound}; for the size of the "
-        "error, use the kernel estimate of the ECE with its confidence interval"
+        "error, use the calibration error (ECE) with its confidence interval"
     )
 
 
