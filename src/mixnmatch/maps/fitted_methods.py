@@ -37,7 +37,7 @@ class FittedMethods:
             kept, such as ``{"neg": 0.1}``. Classes that a dict or a Series leaves out were kept.
         unlabelled : array of shape (n, L) or (n,), optional
             Scores of new samples, from which :func:`mixnmatch.selection.estimate_priors` estimates the frequencies.
-            Call it yourself for intervals and tests. What speaks against the estimate becomes a warning.
+            Call it yourself for intervals and tests. Doubts about the estimate are given as warnings.
         sample_weight : array of shape (n,), optional
             Weights of the unlabelled samples.
         calibration : tuple (scores, y) or (scores, y, sample_weight), optional
