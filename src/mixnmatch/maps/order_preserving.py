@@ -59,9 +59,9 @@ class IntraOrderPreserving(CalibrationMap):
     Notes
     -----
     Since g is strictly increasing, the order of the classes never changes (``accuracy_preserving``). The map is
-    ``injective``: T(z) fixes g(x_l) up to a constant of the sample, that is x_l up to one number. The sum of exp(x_l) is
-    strictly increasing in this number and must be 1. Logarithms of probabilities rather than logits make the map the same
-    for logits and for their softmax. (Log-scores relative to the largest one would do so too, but with them the
+    ``injective``: T(z) fixes g(x_l) up to a constant of the sample, that is x_l up to one number. The sum of exp(x_l)
+    is strictly increasing in this number and must be 1. Logarithms of probabilities rather than logits make the map the
+    same for logits and for their softmax. (Log-scores relative to the largest one would do so too, but with them the
     held-out log loss was higher, for some CIFAR-100 networks by much.)
 
     The logits are linear in the slopes :math:`s_j`, so the log loss is convex in them. The sum of the losses of all
