@@ -59,7 +59,7 @@ class Ensemble(CalibrationMap):
     Parameters
     ----------
     family : {"temperature", "platt", "beta"} or Family
-        Where members come from.
+        Family of the members.
     free : int
         Number of members with free parameters.
     fixed : bool

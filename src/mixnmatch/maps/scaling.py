@@ -212,7 +212,7 @@ class DirichletScaling(SoftmaxLinear):
         out. Samples with equal scores are in the same fold, whatever the order of samples and classes: a weight of k
         equals k repetitions here too, unless almost all scores are equal. The path goes down from
         10000 by half powers of ten, above 200 classes by whole ones from L^4 / 2n on, where the ridge is that of SMS;
-        it ends when a power of ten has brought nothing.
+        it ends when a strength ten times lower is no better.
     loss : {"nll", "brier"}
         What is minimised on the calibration set.
     random_state : int

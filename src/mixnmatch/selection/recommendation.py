@@ -157,7 +157,7 @@ def recommend(
     random_state: int = 0,
     progress: Progress | None = None,
 ) -> Recommendation:
-    """Recommend a calibration method and a metric, from the data and beside the paper's guidelines.
+    """Recommend a calibration method for the data, with the paper's guideline beside it.
 
     Parameters
     ----------
