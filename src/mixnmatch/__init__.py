@@ -1,6 +1,6 @@
 """Calibrated probabilities for any classifier, and honest evaluation of them.
 
-Names are imported when they are first used, so that ``import mixnmatch`` costs next to nothing.
+Names are imported when they are first used, so ``import mixnmatch`` is fast.
 """
 
 from typing import Any

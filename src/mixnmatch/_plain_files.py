@@ -36,6 +36,6 @@ def read_plain_file(path: str | PathLike[str], most: int) -> bytes:
         # Room is made for as many bytes as are asked for: those of the file, and one to see whether it has grown.
         raw = file.read(status.st_size + 1) if status.st_size <= most else b""
     if status.st_size > most or len(raw) > most:
-        msg = f"{path} is larger than the {most} bytes that such a file may have"
+        msg = f"{path} is too large: such a file has at most {most} bytes"
         raise NotAPlainFileError(msg)
     return raw

@@ -116,8 +116,8 @@ def test_doubts_are_warnings(fitted, run):
 @pytest.mark.parametrize(
     "options, code, message",
     [
-        ([], 2, "Say one of --priors, --sampling and --unlabelled."),
-        (["--priors", "ant=.5", "--sampling", "ant=.5"], 2, "Say one of"),
+        ([], 2, "Pass exactly one of --priors, --sampling and --unlabelled."),
+        (["--priors", "ant=.5", "--sampling", "ant=.5"], 2, "Pass exactly one of"),
         (["--priors", "ant"], 2, "'ant' is not of the form CLASS=NUMBER."),
         (["--priors", "ant=x"], 2, "'ant=x' is not of the form CLASS=NUMBER."),
         (["--priors", "ant=.5,ant=.2"], 2, "class 'ant' is there twice."),

@@ -23,7 +23,7 @@ def test_fit_says_what_was_learned_and_where_the_numbers_are_from(files, run):
     assert result.stderr == ""
     assert result.stdout.startswith("val.npz: 400 rows, 3 classes, logits\nets: ")
     assert "temperature  " in result.stdout
-    assert "On the calibration set (optimistic: the map was fitted on these rows)" in result.stdout
+    assert "On the calibration set (optimistic: the map was fitted on these samples)" in result.stdout
     assert mixnmatch.load("cal.json").n_classes_ == 3
 
 

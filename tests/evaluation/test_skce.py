@@ -59,9 +59,9 @@ def test_median_distance():
 def test_float32_and_refusals(sample):
     p, y = sample
     assert skce(p.astype(np.float32), y, bandwidth=0.3) == pytest.approx(skce(p, y, bandwidth=0.3), abs=1e-6)
-    with pytest.raises(ValueError, match="pairs of rows"):
+    with pytest.raises(ValueError, match="pairs of samples"):
         skce(p[:1], y[:1])
-    with pytest.raises(ValueError, match="pairs of rows"):
+    with pytest.raises(ValueError, match="pairs of samples"):
         block_skce(p[:1], y[:1])
     with pytest.raises(ValueError, match="laplacian"):
         skce(p, y, kernel="triweight")

@@ -255,7 +255,7 @@ def test_scale_of_the_scores_does_not_change_the_predictions():
 
 
 def test_a_fit_that_stops_early_warns_and_says_what_to_do():
-    with pytest.warns(ConvergenceWarning, match=r"SomeMap: .*promises .* 1.0e-02 .*float64"):
+    with pytest.warns(ConvergenceWarning, match=r"SomeMap: .*would lower .* 1.0e-02 .*float64"):
         certify("SomeMap", 0.01)
     with pytest.warns(ConvergenceWarning):
         certify("SomeMap", float("nan"))

@@ -161,7 +161,7 @@ def _first_error(left: Exception | None, right: Exception | None) -> Exception |
 
 def _check_label_shape(shape: tuple[int, ...], n_rows: int) -> None:
     if len(shape) != 1:
-        msg = f"labels must be a vector with one label a row, got shape {shape}"
+        msg = f"labels must be a vector with one label for each sample, got shape {shape}"
         raise ValueError(msg)
     if shape[0] != n_rows:
         msg = f"there are {shape[0]} labels for {n_rows} rows of scores"
@@ -176,7 +176,7 @@ def as_labels(y: Any, n_rows: int, first_row: int = 0) -> NDArray[Any]:
     try:
         labels = np.asarray(from_tensor(y))
     except ValueError as error:
-        msg = "labels must be a vector with one label a row; these have different lengths"
+        msg = "labels must be a vector with one label for each sample; these have different lengths"
         raise ValueError(msg) from error
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]

@@ -94,7 +94,7 @@ def command(
     from mixnmatch.selection.shift import estimate_priors
 
     if sum(given is not None for given in (priors, sampling, unlabelled)) != 1:
-        msg = "Say one of --priors, --sampling and --unlabelled."
+        msg = "Pass exactly one of --priors, --sampling and --unlabelled."
         raise click.UsageError(msg)
     check_output(output, [".json"], force=force)
     map_ = load_map(map_file)

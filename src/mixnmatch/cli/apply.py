@@ -16,10 +16,10 @@ HELP = f"""Turn scores into calibrated probabilities with a map that `fit` saved
     MAP is a file written by `mixnmatch fit`. Labels are not needed. The map file says whether scores are logits.
     Classes are matched by name if they have names, otherwise by position.
 
-    A table (.csv, .csv.gz, .parquet) keeps all of its columns and gets a new column `calibrated_<class>` for each
+    A table (.csv, .csv.gz, .tsv, .parquet) keeps all of its columns and gets a new column `calibrated_<class>` for each
     class. Tables are read and written in batches, so they may be larger than memory. A folder of parquet files becomes
-    a folder with the same files. .npz and .npy files get the probabilities, and labels and weights if there are any.
-    `-o -` writes .csv to standard output.
+    a folder with the same files. An .npz file gets the probabilities, and the labels and weights of the input, an .npy
+    file the probabilities only. `-o -` writes .csv to standard output.
     {FILE_HELP}"""
 
 
@@ -44,7 +44,7 @@ HELP = f"""Turn scores into calibrated probabilities with a map that `fit` saved
     type=FILE,
     required=True,
     metavar="FILE",
-    help="File to write: .npz, .csv, .csv.gz, .parquet or .npy; a folder; or - for standard output.",
+    help="File to write: .npz, .npy, .csv, .csv.gz, .tsv or .parquet; a folder; or - for standard output.",
 )
 @click.option(
     "--names",

@@ -37,7 +37,9 @@ HELP = """Calibrate the embedded sample, compare methods and recommend one.
         "mixnmatch demo --methods identity,ts,ets --json",
     ),
 )
-@click.option("--output", "-o", type=FILE, metavar="DIR", help="Folder to write files to; made if it does not exist.")
+@click.option(
+    "--output", "-o", type=FILE, metavar="DIR", help="Folder to write files to; created if it does not exist."
+)
 @click.option(
     "--methods", type=Methods(), default=None, metavar="A,B,...", help="Methods to compare [default: the main ones]."
 )

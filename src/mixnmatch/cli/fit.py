@@ -248,7 +248,7 @@ def _as_text(
             "Learned",
             display.table(learned, left=2),
             "",
-            "On the calibration set (optimistic: the map was fitted on these rows)",
+            "On the calibration set (optimistic: the map was fitted on these samples)",
             display.table(scores, indent=2),
             "",
             f"Saved to {shown(output, output=True)}. On other data: mixnmatch evaluate TEST --map {target}",

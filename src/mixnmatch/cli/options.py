@@ -37,11 +37,12 @@ FILE_HELP = """
                 optionally `weights` and `classes`
       .npy      scores, with --labels LABELS.npy
       .csv      a header; a column for each class, and `label`; also .csv.gz
-                (separated by commas, semicolons or tabs);
+                and .tsv (separated by commas, semicolons or tabs);
                 a column `weight` or `weights` is used as weights
       .parquet  the same, or one column of lists; a file or a folder of files
       -         any of these files from standard input
-    Scores in .npy, .csv and .parquet are probabilities unless --logits is given.
+    Scores in .npy, .csv and .parquet are probabilities unless --logits is given
+    (in Parquet a column of lists called `logits` holds logits, too).
     """
 
 

@@ -12,9 +12,9 @@ from mixnmatch.cli.terminal import echo
 
 HELP = """Write one HTML page to try calibration in the browser.
 
-    Drop a .csv or .json file of scores and labels on the page, choose a method, and see the reliability before and
-    after. Everything is computed in the browser, without network requests. You can download the map for `mixnmatch
-    apply`.
+    Drop a .csv, .tsv or .json file of scores and labels on the page, choose a method, and see the reliability before
+    and after. Everything is computed in the browser, without network requests. You can download the map for
+    `mixnmatch apply`.
     """
 
 

@@ -63,10 +63,18 @@ QUICK = {"splits": 3, "slow_splits": 1, "repetitions": 2, "study_repetitions": 2
     "--repetitions", type=click.IntRange(1), metavar="N", help="Repetitions of the learning curves [default: 20]."
 )
 @click.option(
-    "--study-repetitions", type=click.IntRange(2), metavar="N", help="Of the synthetic study [default: 1000]."
+    "--study-repetitions",
+    type=click.IntRange(2),
+    metavar="N",
+    help="Repetitions of the synthetic study [default: 1000].",
 )
 @click.option("--cache", type=FILE, metavar="FOLDER", help="Folder for results [default: cache, in the output folder].")
-@click.option("--study", type=FILE, metavar="FOLDER", help="Folder of the synthetic study [default: synthetic, there].")
+@click.option(
+    "--study",
+    type=FILE,
+    metavar="FOLDER",
+    help="Folder for the synthetic study [default: synthetic, in the output folder].",
+)
 @click.option("--quick", is_flag=True, help="A few splits and repetitions, to see everything once.")
 @click.option(
     "--jobs", type=int, default=None, metavar="N", help="Processes [default: as many as there are processors]."

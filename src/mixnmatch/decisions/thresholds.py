@@ -132,8 +132,8 @@ def threshold_for(
     -------
     Threshold
         Samples with ``p >= result.threshold`` are selected. If no threshold can be guaranteed to reach the precision,
-        it is infinity, ``met`` is False, and a warning says how many samples that would take at least. A recall can
-        always be reached, if need be by selecting everything (threshold 0).
+        it is infinity, ``met`` is False, and a warning says how many samples are needed at least. A recall can
+        always be reached, if necessary by selecting everything (threshold 0).
 
     Notes
     -----

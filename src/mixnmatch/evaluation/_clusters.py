@@ -37,11 +37,11 @@ def read_clusters(source: Rows, clusters: Any, groups: Any = None) -> Any:
     codes: NDArray[np.intp] = np.unique(names, return_inverse=True)[1].reshape(-1).astype(np.intp)
     counted = len(np.unique(codes if source.weight is None else codes[source.weight > 0]))
     if counted == 1:
-        msg = "all samples are in one cluster, so nothing is known of how clusters vary: leave clusters out"
+        msg = "clusters: all samples are in one cluster, which does not show how clusters vary; leave clusters out"
         raise ValueError(msg)
     if counted < FEW_CLUSTERS:
         msg = (
-            f"there are {counted} clusters: intervals and p-values over fewer than {FEW_CLUSTERS} are rough, "
+            f"there are {counted} clusters: with fewer than {FEW_CLUSTERS}, intervals and p-values are rough "
             "and mostly too optimistic"
         )
         warnings.warn(msg, UserWarning, stacklevel=3)

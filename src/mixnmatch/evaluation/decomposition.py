@@ -47,7 +47,7 @@ class ScoreDecomposition:
     uncertainty : float
         Score of the constant prediction that is best on these labels.
     n_rows : int
-        Number of rows.
+        Number of samples.
     standard_error : float or None
         Standard error of the miscalibration (cross-validated only).
     recalibrator : str or None
@@ -238,19 +238,19 @@ def cross_validated_decomposition(
         Labels.
     recalibrator : a map, optional
         Any object with ``fit(scores, y)`` and ``predict_proba(scores)``, one of ours or your own; it is cloned for
-        each fold. The more flexible it is the more miscalibration it can see, and the more rows it needs. By default
-        temperature scaling followed by one-vs-all isotonic regression (IROvA-TS); with few rows for each class a
-        simpler one, such as ``TemperatureScaling()``, loses less to noise.
+        each fold. The more flexible it is, the more miscalibration it can detect, and the more samples it needs. By
+        default temperature scaling followed by one-vs-all isotonic regression (IROvA-TS). With few samples for each
+        class a simpler one, such as ``TemperatureScaling()``, overfits less.
     score : {"brier", "log"}
         Squared error :math:`\lVert z - y\rVert_2^2` or log loss.
     n_folds : int
-        Number of folds; a row's fold is a hash of its index.
+        Number of folds; the fold of a sample is a hash of its index.
     seed : int
         Of the folds.
     logits : bool
         Whether scores are logits.
     sample_weight : array of shape (n,), optional
-        Frequencies; rows are the units of folds and of the standard error.
+        Frequencies; samples are the units of folds and of the standard error.
     classes : sequence, optional
         Names of the columns.
     weights : {"frequency", "importance"}
@@ -277,7 +277,7 @@ def cross_validated_decomposition(
     _check_score(score)
     source = door.labelled(door.rows(scores, y, sample_weight, logits=logits, classes=classes, weights=weights))
     if not 2 <= n_folds <= source.n_rows:
-        msg = f"n_folds must be at least 2 and at most the number of rows ({source.n_rows}), got {n_folds}"
+        msg = f"n_folds must be at least 2 and at most the number of samples ({source.n_rows}), got {n_folds}"
         raise ValueError(msg)
     if recalibrator is None:
         from mixnmatch.maps.combine import OneVsAll
@@ -292,7 +292,7 @@ def cross_validated_decomposition(
             continue  # hashing may leave a fold of very few rows empty
         moments = moments + _fold_moments(source, clone(recalibrator), fold, n_folds, seed, score)
     if moments.n_rows == 0:
-        msg = "all rows fell into one fold; there are too few of them for cross-validation"
+        msg = "there are too few samples for cross-validation: all of them are in one fold"
         raise ValueError(msg)
     value, reduction = (float(mean) for mean in moments.means())
     frequency = source.class_weights() / source.total_weight()

@@ -210,7 +210,7 @@ class ReliabilityDisplay:
         curves = [reliability_curve(table, y, logits=name in logits, **options) for name, table in scores.items()]
         subjects = {curve.problem for curve in curves}
         if len(subjects) > 1:
-            msg = f"these scores are about different things ({', '.join(sorted(subjects))}): draw them apart"
+            msg = f"these scores are about different things ({', '.join(sorted(subjects))}): draw one diagram for each"
             raise ValueError(msg)
         return cls(curves, list(scores), axes=axes).plot(ax)
 

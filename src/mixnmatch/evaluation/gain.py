@@ -226,7 +226,8 @@ def compare_gains(
     r"""Compare two calibration maps by their gains on the same samples.
 
     The comparison is paired: the difference of gains is the mean of
-    :math:`\lVert T_b(z)-y\rVert_2^2 - \lVert T_a(z)-y\rVert_2^2` over rows, which varies much less than either gain.
+    :math:`\lVert T_b(z)-y\rVert_2^2 - \lVert T_a(z)-y\rVert_2^2` over samples, which varies much less than either
+    gain.
 
     Parameters
     ----------
@@ -239,7 +240,7 @@ def compare_gains(
     logits : bool
         Whether ``before`` is logits.
     sample_weight : array of shape (n,), optional
-        Frequencies; rows are the units of the standard error.
+        Frequencies; samples are the units of the standard error.
     injective : pair of bool, optional
         Whether the maps are injective, where they are given by arrays.
     confidence : float

@@ -52,8 +52,8 @@ class ReliabilityCurve(Tabular):
     low, high : arrays of shape (m,)
         The band.
     band : {"confidence", "consistency"}
-        A confidence band is around the curve and should hold the truth. A consistency band is around the diagonal and
-        holds the curves of calibrated scores: what is outside is not noise.
+        A confidence band is around the curve and should contain the true curve. A consistency band is around the
+        diagonal and contains curves of calibrated scores: a curve outside it is significantly miscalibrated.
     level : float
         Coverage of the band.
     simultaneous : bool
@@ -65,7 +65,7 @@ class ReliabilityCurve(Tabular):
     error : float
         Calibration error (d = 1) of this curve, integrated over the sample.
     mean_confidence, mean_outcome : float
-        Their difference is what no curve can hide.
+        The calibration error is at least their difference.
     n_rows : int
         Number of samples of positive weight.
     edges : array or None
@@ -209,10 +209,11 @@ def reliability_curve(
     the window. If the truth is above the curve, only the upper end can miss it, so one-sided intervals are taken. Where
     there are no samples, as in a gap between scores, the band widens to [0, 1].
 
-    ``benchmarks/estimator_study.py bands`` measures 24 smooth truths, 14 of which nothing was chosen on, with n = 400,
-    4000 and 40000: the nominal 95% pointwise band held on average 95% to 100% of the sample. At single points within a
-    few thousandths of 0 and 1 it can hold less: the grid of the curve has 2048 cells. At a jump of the truth no smooth
-    curve is right. With a given bandwidth the band is that of the smoothed curve, bias not included.
+    ``benchmarks/estimator_study.py bands`` measures 24 smooth curves, 14 of which were not used to choose anything,
+    with n = 400, 4000 and 40000: the nominal 95% pointwise band covered on average 95% to 100% of the sample. At
+    single points within a few thousandths of 0 and 1 it can cover less: the grid of the curve has 2048 cells. No
+    smooth curve is right at a jump of the true one. With a given bandwidth the band is that of the smoothed curve,
+    bias not included.
 
     CORP's bands are by resampling outcomes from the isotonic fit (confidence) or from the confidences themselves
     (consistency). Where the isotonic fit is 0 or 1, as at its ends, its confidence band has no width.

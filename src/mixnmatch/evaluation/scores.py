@@ -124,8 +124,8 @@ def log_loss(
     y : array of shape (n,)
         Labels.
     eps : float
-        Probabilities of the label below this count as this. With 0, the default, a label that was given probability
-        zero has an infinite loss.
+        Lower bound for the probability of the label. With 0, the default, a label with probability 0 has an infinite
+        loss.
     logits : bool
         Whether scores are logits.
     sample_weight : array of shape (n,), optional

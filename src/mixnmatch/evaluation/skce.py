@@ -106,7 +106,7 @@ def block_skce(
     size = min(max(n // 16, 2), 32) if block_size is None else block_size
     size = min(size, n)
     if size < 2:
-        msg = f"the kernel calibration error compares pairs of rows: it needs blocks of at least 2, got {size}"
+        msg = f"the kernel calibration error compares pairs of samples: it needs blocks of at least 2, got {size}"
         raise ValueError(msg)
     scale = _bandwidth(p, bandwidth)
     n_blocks = n // size
@@ -152,7 +152,7 @@ def skce(
     """
     n, n_classes = p.shape
     if n < 2:
-        msg = "the kernel calibration error compares pairs of rows: it needs at least 2"
+        msg = "the kernel calibration error compares pairs of samples: it needs at least 2"
         raise ValueError(msg)
     scale = _bandwidth(p, bandwidth)
     values = p.astype(np.float64)

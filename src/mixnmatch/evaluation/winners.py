@@ -16,7 +16,7 @@ from mixnmatch._engine.scores import read_scores
 def accuracy_preserved(before: Any, after: Any, *, logits: bool = False) -> bool:
     """Whether the predicted class of every sample is the same in ``before`` and ``after``.
 
-    For tables of n x L only the order of a row's entries matters, so ``before`` may be logits or probabilities. A
+    For tables of n x L only the order of the classes matters, so ``before`` may be logits or probabilities. A
     vector is the positive class of a binary problem; ``logits`` says whether ``before`` is one of logits. Columns of
     two data frames are matched by name.
 

@@ -141,5 +141,5 @@ class Materials:
     def _spend(self, size: int) -> None:
         self.bytes_left -= size
         if self.bytes_left < 0:
-            msg = "it makes more of its bytes than it holds"
+            msg = "it expands to more bytes than it holds"
             raise PickleError(msg)

@@ -186,7 +186,7 @@ class _Machine:
     def recall(self, cell: int) -> None:
         """Put a remembered value on the stack."""
         if cell not in self.memory:
-            msg = "it is damaged: it recalls what was not stored"
+            msg = "it is damaged: it refers to a value that it does not define"
             raise PickleError(msg)
         self.stack.append(self.memory[cell])
 
@@ -209,7 +209,7 @@ class _Machine:
         """What stands in for a call."""
         arguments, name = self.pop(), self.pop()
         if type(name) is not Name or name.call is None or type(arguments) is not tuple:
-            msg = "it asks for a call that is not admitted"
+            msg = "it calls something that is not allowed"
             raise PickleError(msg)
         self.push(name.call(*arguments))
 

@@ -104,7 +104,7 @@ class Dataset:
         except (arrow.ArrowException, OSError) as error:
             raise FileError(part.path, "{why}", why=damaged(error)) from None
         if start != part.rows:
-            why = "is damaged: it promises {promised} rows and holds {found}"
+            why = "is damaged: its footer says {promised} rows, but it has {found}"
             raise FileError(part.path, why, promised=part.rows, found=start)
 
     def _scores(self, part: Part, start: int, record: Any) -> NDArray[Any]:

@@ -93,7 +93,7 @@ def _named(table: ScoreTable, classes: NDArray[Any] | None) -> ScoreTable:
             why = "names its classes itself, in the order {own}: leave out {classes}"
             raise FileError(table.path, why, own=listed(own))
     if table.scores.ndim not in (1, 2):
-        why = "scores must have one row a sample and one column a class, not shape {shape}"
+        why = "scores must have a row for each sample and a column for each class, not shape {shape}"
         raise FileError(table.path, why, shape=table.scores.shape)
     if names is not None and (names.ndim != 1 or len(names) != table.n_classes):
         given = names.shape[0] if names.ndim == 1 else names.shape

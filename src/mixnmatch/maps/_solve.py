@@ -268,8 +268,8 @@ def certify(who: str, residual: float, *, allowed: float = CERTIFIED) -> None:
     from sklearn.exceptions import ConvergenceWarning
 
     msg = (
-        f"{who}: the fit stopped before it reached its optimum; another step promises to lower the loss on the "
-        f"calibration set by {residual:.1e} of it (at most {allowed:.0e} counts as converged). Check the scores for "
-        'extreme values, pass them as float64, or use a map with fewer parameters, such as "ts"'
+        f"{who}: the fit stopped before it reached its optimum; one more step would lower the loss on the "
+        f"calibration set by about {residual:.1e} of its value (converged: at most {allowed:.0e}). Check the scores "
+        'for extreme values, pass them as float64, or use a map with fewer parameters, such as "ts"'
     )
     warnings.warn(msg, ConvergenceWarning, stacklevel=caller_level())

@@ -55,9 +55,9 @@ def applied_bytes(n_rows: int, row_bytes: int, most: int, parts: int) -> int:
 class CalibrationMap(FittedMethods, Parameters):
     """Base of all calibration maps: from scores to calibrated probabilities.
 
-    A map says three things about itself. ``accuracy_preserving``: the largest entry of every row stays the largest, in
-    floating point. ``injective``: different scores give different probabilities, so the calibration gain is exact and
-    not only a lower bound. ``strictly_increasing``: for binary maps, the function of the positive class is.
+    A map has three flags. ``accuracy_preserving``: the predicted class of a sample never changes, even in floating
+    point. ``injective``: different scores give different probabilities, so the calibration gain is exact and not only
+    a lower bound. ``strictly_increasing``, for binary maps: the function of the positive class increases strictly.
 
     Subclasses implement ``_fit(source)``, which returns the fitted attributes and sets nothing, and one of
     ``_log_proba(block)`` and ``_proba(block)``.
@@ -383,7 +383,7 @@ class CalibrationMap(FittedMethods, Parameters):
         return self._applied_by_blas or any(isinstance(part, CalibrationMap) and part._needs_blas() for part in parts)
 
     def predict(self, scores: Any) -> NDArray[Any]:
-        """Most probable class of each row."""
+        """Most probable class of each sample."""
         fitted = self._snapshot()
         winner: Any = fitted.predict_proba(scores).argmax(axis=1)
         if is_dask(winner):

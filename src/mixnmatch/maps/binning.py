@@ -31,7 +31,7 @@ class HistogramBinning(PiecewiseMap):
     bins : int or "auto"
         Number of bins; "auto" takes the cube root of the number of entries, rounded up.
     strategy : {"width", "mass"}
-        Bins of equal width, or with the same number of entries each; equal scores are never parted.
+        Bins of equal width, or with the same number of entries each; equal scores are never split.
     smoothing : float
         As for :class:`Isotonic`.
     logits, classes, weights

@@ -116,12 +116,12 @@ class Pooled(_Shared):
 
     @property
     def accuracy_preserving(self) -> bool:  # type: ignore[override]
-        """Whether the order of a row is kept: if the shared function increases strictly."""
+        """Whether the order of the classes of a sample is kept: if the shared function increases strictly."""
         return bool(getattr(self.map, "strictly_increasing", False))
 
     @property
     def injective(self) -> bool:  # type: ignore[override]
-        """Whether different rows stay different: if the shared function increases strictly."""
+        """Whether different scores stay different: if the shared function increases strictly."""
         return bool(getattr(self.map, "strictly_increasing", False))
 
 
@@ -153,7 +153,7 @@ class OneVsAll(_Shared):
 
     @property
     def injective(self) -> bool:  # type: ignore[override]
-        """Whether different samples stay different: fitted with two classes, if the function increases strictly."""
+        """Whether different scores stay different: fitted with two classes, if the function increases strictly."""
         if getattr(self, "n_classes_", None) != 2:
             return False
         return self.mixing_ < 1 and bool(getattr(self.map_, "strictly_increasing", False))

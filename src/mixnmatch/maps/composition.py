@@ -18,18 +18,17 @@ from mixnmatch.maps.parameters import clone
 class Composition(InputOfPart):
     """First one map, then another: ``first >> second``.
 
-    The second map is fitted on the outputs of the first for the same calibration set. After a first map with few
-    parameters that costs nothing; after one with many (structured matrix scaling, say) its outputs on the rows that it
-    was fitted on are too good, and ``cv`` fits the second map on outputs of copies of the first that have not seen
-    the row.
+    The second map is fitted on the outputs of the first for the same calibration set. That is harmless if the first
+    map has few parameters. A map with many parameters, such as structured matrix scaling, overfits; then use ``cv``,
+    which fits the second map on out-of-fold outputs of the first.
 
     Parameters
     ----------
     first, second : maps
-        Any maps, or objects with fit and predict_proba. Whether scores are logits, the names of the columns and the
-        meaning of weights are what ``first`` says.
+        Any maps, or objects with fit and predict_proba. The settings ``logits``, ``classes`` and ``weights`` are those
+        of ``first``.
     cv : int, optional
-        Number of folds for cross-fitting the outputs of the first map. A row's fold is a hash of its index.
+        Number of folds for cross-fitting the outputs of the first map. The fold of a sample is a hash of its index.
     random_state : int
         Seed of that hash.
 

@@ -49,8 +49,8 @@ class ContextualOrderPreserving(CalibrationMap):
     Parameters
     ----------
     penalty : float or "loo"
-        Strength of the pull of the slopes towards temperature scaling. "loo" averages the fits of several strengths
-        and temperature scaling, weighted by their approximate leave-one-out log loss.
+        Strength of the shrinkage of the slopes towards temperature scaling. "loo" averages the fits of several
+        strengths and temperature scaling, weighted by their approximate leave-one-out log loss.
     logits : bool
         Whether scores are logits rather than probabilities.
     classes : sequence, optional

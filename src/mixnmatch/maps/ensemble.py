@@ -59,7 +59,7 @@ class Ensemble(CalibrationMap):
     Parameters
     ----------
     family : {"temperature", "platt", "beta"} or Family
-        Where members come from.
+        Family of the members.
     free : int
         Number of members with free parameters.
     fixed : bool
@@ -80,8 +80,8 @@ class Ensemble(CalibrationMap):
 
     Notes
     -----
-    The problem is not convex: sequential quadratic programming runs from several starts on a sample of 2048 distinct
-    rows, chosen by a hash of their scores, and from the best of them on all rows. If no ensemble is better, the best
+    The problem is not convex: sequential quadratic programming runs from several starts on 2048 distinct samples,
+    chosen by a hash of their scores, and from the best of them on all samples. If no ensemble is better, the best
     single member is used, so the loss on the calibration set is never above that of the single map.
 
     Examples

@@ -62,11 +62,11 @@ class EnsembleTemperatureScaling(CalibrationMap):
     Notes
     -----
     For a fixed temperature the problem is convex in the weights; jointly it is not (the paper calls it convex), and can
-    have several local optima in t. A scan over t on a sample of the rows finds the promising ones, each is refined on
-    all rows, and the best is kept together with the optimum at the temperature of temperature scaling, so that the loss
-    on the calibration set is never above that of temperature scaling, of the identity, of the uniform prediction or of
-    fitting t first and the weights afterwards. Where no label is behind another class there is no error to learn from,
-    and the map is temperature scaling (see ``bound_`` of :class:`TemperatureScaling`).
+    have several local optima in t. A scan over t on some of the samples finds the promising ones, and each is
+    refined on all samples. The optimum at the temperature of temperature scaling is another candidate, so the loss on
+    the calibration set is never above that of temperature scaling, of the identity, of the uniform prediction or of
+    fitting t first and the weights afterwards. If no prediction is wrong, the map is temperature scaling
+    (see ``bound_`` of :class:`TemperatureScaling`).
 
     References
     ----------

@@ -27,7 +27,7 @@ def binary_map(candidate: Any) -> BinaryMap:
     if isinstance(candidate, BinaryMap):
         return candidate
     if isinstance(candidate, CalibrationMap):
-        msg = f"{candidate!r} is a map of many classes; pooled and one-vs-all take a binary one"
+        msg = f"{candidate!r} is a map for many classes; Pooled and OneVsAll need a binary map, such as Isotonic()"
         raise TypeError(msg)
     _check_external(candidate)
     return ExternalBinary(candidate)
@@ -35,7 +35,7 @@ def binary_map(candidate: Any) -> BinaryMap:
 
 def _check_external(candidate: Any) -> None:
     if not (hasattr(candidate, "fit") and hasattr(candidate, "predict_proba")):
-        msg = f"a map needs fit and predict_proba, which {candidate!r} has not"
+        msg = f"a map needs the methods fit and predict_proba; {candidate!r} does not have both"
         raise TypeError(msg)
 
 

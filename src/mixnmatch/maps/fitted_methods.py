@@ -24,8 +24,8 @@ class FittedMethods:
     ) -> Composition:
         """The fitted map for data in which the classes have other frequencies: this map, then a :class:`PriorShift`.
 
-        Say one of ``priors``, ``sampling`` and ``unlabelled``. It assumes label shift: each class looks as it did in
-        the calibration set, only the frequencies of the classes differ.
+        Pass exactly one of ``priors``, ``sampling`` and ``unlabelled``. It assumes label shift: each class looks as it
+        did in the calibration set, only the frequencies of the classes differ.
 
         Parameters
         ----------
@@ -37,7 +37,7 @@ class FittedMethods:
             kept, such as ``{"neg": 0.1}``. Classes that a dict or a Series leaves out were kept.
         unlabelled : array of shape (n, L) or (n,), optional
             Scores of new samples, from which :func:`mixnmatch.selection.estimate_priors` estimates the frequencies.
-            Call it yourself for intervals and tests. What speaks against the estimate becomes a warning.
+            Call it yourself for intervals and tests. Doubts about the estimate are given as warnings.
         sample_weight : array of shape (n,), optional
             Weights of the unlabelled samples.
         calibration : tuple (scores, y) or (scores, y, sample_weight), optional

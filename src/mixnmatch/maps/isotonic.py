@@ -36,14 +36,14 @@ class Isotonic(PiecewiseMap):
     A block of the solution can only start at a positive. So the sorted positives and, for each gap between two of
     them, the weight of the negatives in it (for the other two shapes also their largest score and the sum of their
     scores) determine g, and the pool-adjacent-violators algorithm runs on at most as many groups as there are
-    positives. Negatives tied with a positive count with it. For n rows and L classes that takes memory for n numbers
-    instead of n L pairs.
+    positives. Negatives tied with a positive count with it. For n samples and L classes that takes memory for n
+    numbers instead of n L pairs.
 
     Probabilities that are given as such are distinguished to the last bit. Those that are computed, from logits,
     by a previous map or by renormalising, count as ties if they differ by less than about 2e-11 of their size: rounding
     differs between runtimes. A step is then that much below the score that makes it.
 
-    Logits of two classes are not turned into probabilities, which are equal to 1 from log-odds of about 37 on. There g
+    Logits of two classes are not turned into probabilities, which all round to 1 above log-odds of about 37. There g
     is a function of the log-odds x, stored as one of :math:`s = \frac{1}{2\sqrt{1 - x}}` for x < 0 and 1 - s(-x)
     otherwise. Steps are the same as those of probabilities; the other two shapes are linear in s between scores of the
     calibration set. With more classes, after another map and where classes are pooled, g is a function of the

@@ -75,7 +75,7 @@ class KeepWinner(InputOfPart):
 
     @property
     def injective(self) -> bool:  # type: ignore[override]
-        """Whether different rows stay different: if there is nothing to keep back, and the map inside is injective."""
+        """Whether different scores stay different: if the map inside preserves accuracy and is injective."""
         inside = getattr(self, "map_", self.map)
         return all(getattr(inside, promise, False) for promise in ("accuracy_preserving", "injective"))
 

@@ -45,7 +45,7 @@ class KernelCalibration(OddsCurveMap):
     .. math:: \sum_i K\left(\frac{o_i - o}{h}\right) \ell(y_i, \sigma(o_i + c)) + \frac{c^2}{4},
         \qquad K(u) = e^{-u^2/2},
 
-    and is interpolated linearly between nodes. The last term draws it to 0 where there are few samples. Leaving out
+    and is interpolated linearly between nodes. The last term shrinks it to 0 where there are few samples. Leaving out
     sample i changes its own correction to first order by :math:`(p_i - y_i) / (H_i - s_i)`, with H the curvature of the
     local loss and s = p (1 - p).
 

@@ -37,7 +37,7 @@ class NormalisedIsotonic(Pooled):
 
     .. math:: T(z) = (g(z_1), \ldots, g(z_L)) / \sum_l g(z_l)
 
-    IRM learns g on all entries as if each were a binary problem, and normalises rows afterwards. Here g has the
+    IRM learns g on all entries as if each were a binary problem, and normalises afterwards. Here g has the
     constant pieces that IRM finds, but their levels :math:`e^{\theta_b}` minimise the log loss of the normalised
     probabilities:
 
@@ -48,7 +48,7 @@ class NormalisedIsotonic(Pooled):
     Parameters
     ----------
     ridge : float
-        Strength of the pull of the levels towards those of IRM; its effect fades as rows are added.
+        Strength of the shrinkage of the levels towards those of IRM; its effect fades as samples are added.
     smoothing : float
         As for :class:`Pooled`.
     logits, classes, weights
@@ -64,11 +64,11 @@ class NormalisedIsotonic(Pooled):
     Notes
     -----
     The values g(z) of IRM sum to 1 on average, but not for every sample. The further they are from 1, the more the
-    normalisation changes the fit, and the more this map gains. After temperature scaling rows are nearer to 1, and less
-    is; with two classes they sum to 1 already, and the map is IRM. The ridge was chosen on held-out rows of 24 sets of
-    outputs of published classifiers, from 500 and from 5000 rows; 1 to 3 are about as good.
+    normalisation changes the fit, and the more this map gains. After temperature scaling the sums are nearer to 1, and
+    the map gains less; with two classes they are 1 already, and the map is IRM. The ridge was chosen on held-out
+    outputs of 24 published classifiers, with 500 and with 5000 samples; 1 to 3 are about as good.
 
-    The problem is convex, and is solved by Newton steps on sums of a statistic over rows, each a small non-negative
+    The problem is convex, and is solved by Newton steps on sums of a statistic over samples, each a small non-negative
     least squares problem in the increments of :math:`\theta`. The start is IRM and no step may raise the objective,
     so it is never above that of IRM. Entries below the lowest score of a true class have level 0, as in IRM. If there
     are more than 128 pieces, neighbouring ones are moved together. As in IRM, :math:`\epsilon a` is added to g(a), so

@@ -34,8 +34,8 @@ class IntraOrderPreserving(CalibrationMap):
     n_knots : int
         Number of knots of g, both ends included.
     ridge : float
-        Strength of the penalty that shrinks the slopes towards that of temperature scaling; its effect fades as rows
-        are added.
+        Strength of the penalty that shrinks the slopes towards that of temperature scaling; its effect fades as
+        samples are added.
     logits : bool
         Whether scores are logits rather than probabilities.
     classes : sequence, optional
@@ -58,14 +58,14 @@ class IntraOrderPreserving(CalibrationMap):
 
     Notes
     -----
-    Since g is strictly increasing, the order of every row survives (``accuracy_preserving``). The map is ``injective``:
-    T(z) fixes g(x_l) up to a constant of the row, that is x_l up to one number, in which the sum of exp(x_l) is
-    strictly increasing; and that sum is 1. Logarithms of probabilities rather than logits make the map the same
-    for logits and for their softmax. (Log-scores relative to the largest of the row would do so too, but held-out log
-    loss was higher with them, by much for some CIFAR-100 networks.)
+    Since g is strictly increasing, the order of the classes never changes (``accuracy_preserving``). The map is
+    ``injective``: T(z) fixes g(x_l) up to a constant of the sample, that is x_l up to one number. The sum of exp(x_l)
+    is strictly increasing in this number and must be 1. Logarithms of probabilities rather than logits make the map the
+    same for logits and for their softmax. (Log-scores relative to the largest one would do so too, but with them the
+    held-out log loss was higher, for some CIFAR-100 networks by much.)
 
-    The logits are linear in the slopes :math:`s_j`, so the log loss is convex in them. The sum of the losses over the
-    rows plus a ridge,
+    The logits are linear in the slopes :math:`s_j`, so the log loss is convex in them. The sum of the losses of all
+    samples plus a ridge,
 
     .. math:: \sum_i \mathrm{loss}_i + \frac{\mathrm{ridge}}{2} \sum_j (s_j - 1)^2, \qquad s_j \geq 10^{-3},
 

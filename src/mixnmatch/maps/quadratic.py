@@ -31,7 +31,7 @@ class QuadraticScaling(OddsCurveMap):
     ----------
     penalty : float or "loo"
         Strength :math:`\lambda` of the penalty :math:`\lambda u^2(s_2-s_1)^2/2` on the difference of the slopes of f at
-        the two ends of the range, which draws f towards Platt scaling; u as for :class:`ShrunkenPlattScaling`. "loo"
+        the two ends of the range, which shrinks f towards Platt scaling; u as for :class:`ShrunkenPlattScaling`. "loo"
         chooses it by approximate leave-one-out.
     logits, classes, weights
         As for :class:`TemperatureScaling`.

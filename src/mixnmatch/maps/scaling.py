@@ -43,8 +43,8 @@ class VectorScaling(SoftmaxLinear):
     -----
     It acts on log-probabilities, so logits and their softmax give the same map.
 
-    Log loss is minimised by Newton's method, the last step being one that promises to lower the mean loss by less than
-    1e-9 of it (1e-8 from 400 classes on, for float32 scores): far less than the chance in a finite calibration set.
+    Log loss is minimised by Newton's method, until another step would lower the mean loss by less than 1e-9 of its
+    value (1e-8 from 400 classes on, for float32 scores). The sampling error of a calibration set is far larger.
 
     Examples
     --------
@@ -130,7 +130,8 @@ class StructuredVectorScaling(SoftmaxLinear):
     r"""Structured vector scaling, SVS (Berta et al. 2025): a ridge that grows with the number of classes.
 
     After temperature scaling, :math:`T(z) = \mathrm{softmax}((1 + v) \odot s + b)` for scaled log-probabilities s, with
-    the penalty :math:`\frac{L}{2 n} (\Vert v \Vert^2 + \Vert b \Vert^2)` on the mean loss, for L classes and n rows.
+    the penalty :math:`\frac{L}{2 n} (\Vert v \Vert^2 + \Vert b \Vert^2)` on the mean loss, for L classes and n
+    samples.
 
     Parameters
     ----------
@@ -211,7 +212,7 @@ class DirichletScaling(SoftmaxLinear):
         out. Samples with equal scores are in the same fold, whatever the order of samples and classes: a weight of k
         equals k repetitions here too, unless almost all scores are equal. The path goes down from
         10000 by half powers of ten, above 200 classes by whole ones from L^4 / 2n on, where the ridge is that of SMS;
-        it ends when a power of ten has brought nothing.
+        it ends when a strength ten times lower is no better.
     loss : {"nll", "brier"}
         What is minimised on the calibration set.
     random_state : int

@@ -48,8 +48,8 @@ class SplineCalibration(OddsCurveMap):
     A weak penalty (0.3) on the distance of the line inside f from the identity keeps the fit finite for separable data.
     More than 1,024 distinct scores are joined into cells that are narrower than 0.5% of ``1 + |x|``.
 
-    An average is over three kinds of functions, each with four strengths (0.1 to 100) of the penalty that draws the
-    line inside f to the identity: splines of the log-odds with six strengths of the penalty on roughness, straight
+    An average is over three kinds of functions, each with four strengths (0.1 to 100) of the penalty that shrinks the
+    line inside f towards the identity: splines of the log-odds with six strengths of the penalty on roughness, straight
     lines through 0, and splines of asinh(x) plus a line in x with four strengths, which bend most where
     :math:`|x|` is small. A penalty is a normal prior around the identity, and a fit weighs as much as the labels are
     likely under it (the evidence, by Laplace's approximation), times 2 for lines through 0 and 30 for the identity:

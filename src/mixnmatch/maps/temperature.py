@@ -45,18 +45,18 @@ class TemperatureScaling(CalibrationMap):
     loss_ : float
         Mean loss on the calibration set.
     bound_ : str or None
-        "separable" if the log loss decreases as t goes to 0 (every label is the predicted class): t then is where the
-        mean probability of the label is about (n + 1/2) / (n + 1), which is as much as n samples without an error tell.
-        "uniform" if the log loss decreases as t goes to infinity (scores without information, or reversed ones): t then
-        is so large that going on no longer matters.
+        "separable" if the log loss decreases as t goes to 0 (every label is the predicted class): t is then chosen so
+        that the mean probability of the label is about (n + 1/2) / (n + 1), since n samples without an error show no
+        more. "uniform" if the log loss decreases as t goes to infinity (scores without information, or reversed ones):
+        t is then so large that a larger one makes no difference.
     backend_ : str
         Kernels that the fit used.
 
     Notes
     -----
-    Log loss is convex in beta = 1/t. Newton's method with a bracket finds the optimum in a few passes over the rows;
-    the search runs in all of (0, inf), so no bound can bind. Squared error is not convex in beta: a grid around the
-    optimum of the log loss is scanned on a sample of the rows, and the zero of the derivative next to its best node is
+    Log loss is convex in beta = 1/t. Newton's method with a bracket finds the optimum in a few passes over the
+    samples; the temperature is not limited to a fixed range. Squared error is not convex in beta: a grid around the
+    optimum of the log loss is scanned on some of the samples, and the zero of the derivative next to its best node is
     found on all of them.
 
     References

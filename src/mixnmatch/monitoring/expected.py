@@ -37,7 +37,7 @@ class Expectation:
     value : float
         Expectation; NaN if the metric is not defined, such as the ROC AUC of a single sample.
     low, high : float
-        Interval for the metric of these samples, were their labels known: their chance is all that is uncertain.
+        Interval for the metric that the labels of these samples will give. It accounts for chance in the labels only.
     standard_error : float
         Standard deviation of the metric.
     """
@@ -111,7 +111,7 @@ def expected_performance(
 ) -> ExpectedPerformance | tuple[ExpectedPerformance, ...]:
     r"""Estimate accuracy, F1, ROC AUC, log loss and Brier score of calibrated probabilities, without labels.
 
-    If probabilities are calibrated, they say how often predictions are right. What they cannot see is a change in how
+    If probabilities are calibrated, they say how often predictions are right. They cannot detect a change in how
     labels depend on scores: for that, use a :class:`Monitor` once there are labels.
 
     Parameters

@@ -149,7 +149,7 @@ class Monitor:
             Name or checksum of the batch. A batch that was counted before is refused, so that a job that is run again
             does not count it twice.
         sample_weight : None
-            Not supported: a bet is on a sample that was drawn, which a weight cannot undo. Repeat samples that occurred
+            Not supported, since e-values of weighted samples are not valid. Repeat samples that occurred
             several times; weights that correct for sampling have no valid e-value.
 
         Raises

@@ -40,15 +40,15 @@ class Auto(CalibrationMap):
     1. There are a few candidates :math:`T_m`, chosen by the number of classes; the identity is one of them.
     2. Each is fitted without each of the folds in turn.
     3. The weights w, on the simplex, minimise a proper score of the outputs for held-out samples. With few samples they
-       are drawn to equal ones.
-    4. The evidence is the sum, over held-out samples, of what the stack gains in log loss over doing nothing, less half
-       the standard error of this sum. Without evidence scores stay as they are; from 3 nats on (odds of 20 to 1) the
-       stack replaces them, and in between :math:`\lambda` grows in proportion. With two classes, where the members are
+       are shrunk towards equal ones.
+    4. The evidence is the total improvement of the log loss on held-out samples, minus half of its standard error.
+       Without evidence the scores stay as they are; with at least 3 nats (odds of 20 to 1) the stack replaces them, and
+       in between :math:`\lambda` grows in proportion. With two classes, where the members are
        shrunk to the identity already, :math:`\lambda` is the largest share at which the log loss, plus half a
        standard error of the difference, is at most 1% above that of the scores as they are.
     5. Members with positive weight are fitted to all samples.
-    6. Very small probabilities are raised to a floor that costs at most 0.3% of the loss, since a probability of 0 for
-       what happens would cost everything. Scores that stay as they are are raised only if some of them are 0.
+    6. Very small probabilities are raised to a floor that costs at most 0.3% of the loss, since the log loss is
+       infinite if the true class has probability 0. If the scores stay as they are, this applies only if some are 0.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Auto(CalibrationMap):
     random_state : int
         Seed of that hash.
     verbose : bool
-        Write a line to stderr for every step. :meth:`reporting_to` gives the steps to a function.
+        Write a line to stderr for every step. :meth:`reporting_to` passes the steps to a function.
     logits, classes, weights
         As for :class:`TemperatureScaling`.
 
@@ -80,21 +80,21 @@ class Auto(CalibrationMap):
     member_weights_ : array of shape (m,)
         Their weights.
     candidates_ : list of str
-        What was tried, as names of stages in the order in which they act.
+        The candidates that were tried. A name lists the maps of a composition in order.
     candidate_weights_, candidate_losses_, candidate_gains_, candidate_errors_, candidate_seconds_ : arrays
         For each candidate its weight, its mean loss on held-out samples, by how much that is below the loss of the
         identity, the standard error of this paired difference, and the seconds it took. Candidates are judged as they
         are, the stack as it is used: with :class:`KeepWinner`, where ``accuracy_preserving`` asks for that.
     dropped_ : list of str
-        Candidates that the time budget left no room for.
+        Candidates dropped because of the time budget.
     behind_ : list of str
-        Candidates that were not tried any further, since they were far behind after the first fold.
+        Candidates dropped because they were far behind after the first fold.
     loss_, gain_, gain_error_ : float
-        The mean loss of the result on samples that neither its members nor its weights had seen, by how much it is
-        below that of the identity, and the standard error of the difference.
+        The mean loss of the result on samples that were used for neither its members nor its weights, by how much it
+        is below that of the identity, and the standard error of the difference.
     evidence_ : float
-        What the stack gains in log loss over doing nothing, summed over held-out samples, less ``caution`` standard
-        errors, in nats.
+        Total improvement of the log loss by the stack on held-out samples, minus ``caution`` standard errors, in
+        nats.
     floor_ : float
         The smallest probability.
     verdict_ : str
@@ -412,7 +412,7 @@ class Auto(CalibrationMap):
         return keep_winner(block.winner, mixed, logarithms=True) if self.accuracy_preserving else mixed
 
     def summary(self) -> str:
-        """What was tried, how it did on rows it had not seen, what it weighs and what it cost, as an aligned table."""
+        """Table of the candidates: weight, loss on held-out samples, gain and time."""
         from mixnmatch._engine.text import table
 
         columns = ("candidate", "weight", self.scoring, "gain", "std. error", "seconds")

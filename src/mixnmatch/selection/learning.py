@@ -237,7 +237,7 @@ def learning_curve(
     methods : sequence of short names and maps, or mapping from names to maps, optional
         By default TS, ETS, IRM, IROvA-TS and SMS. The identity (no calibration) is always included.
     sizes : sequence of int, optional
-        Numbers of samples to fit on; by default all available samples, and a few times half as many.
+        Numbers of samples to fit on; by default all available samples, half of them, a quarter, and so on.
     most_sizes : int
         Maximal number of default sizes.
     repetitions : int

@@ -157,7 +157,7 @@ def recommend(
     random_state: int = 0,
     progress: Progress | None = None,
 ) -> Recommendation:
-    """Recommend a calibration method and a metric, from the data and beside the paper's guidelines.
+    """Recommend a calibration method for the data, with the paper's guideline beside it.
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ def _metric(evidence: Comparison, verdict: Verdict) -> str:
         bound = f" (a lower bound for {verdict.method}, which need not be injective)"
     return (
         f"rank methods by a proper score ({verdict.score}) or by the calibration gain{bound}; for the size of the "
-        "error, use the kernel estimate of the ECE with its confidence interval"
+        "error, use the calibration error (ECE) with its confidence interval"
     )
 
 

@@ -206,8 +206,8 @@ class Comparison(Tabular):
         notion = next((result.error.notion for result in good if result.error is not None), "")
         lines += wrapped(
             f"Ranked by {score}; behind best: paired difference; gain: calibration gain, the decrease of the Brier "
-            f"score; ±: {self.confidence:.0%} confidence interval of one difference (ties allow for all of them); "
-            f"ECE: {notion} calibration error; s: seconds for a fit."
+            f"score; ±: {self.confidence:.0%} confidence interval of one difference; ties are corrected for the number "
+            f"of methods; ECE: {notion} calibration error; s: seconds for a fit."
         )
         if not all(result.accuracy_preserving for result in good):
             lines.append("*: the method may change the predicted class")

@@ -168,9 +168,9 @@ def decide(comparison: Comparison, *, preserve_accuracy: bool = False) -> Verdic
     significantly worse, follows Hsu's comparison with the best at the 5% level, which accounts for the number of
     methods. Differences below 0.1% of the score count as ties.
 
-    The identity is no candidate, since a map with one or two parameters costs next to nothing where scores are
-    calibrated already. It is chosen where calibrating is shown to harm: the interval of the nested estimate of the
-    improvement is below zero.
+    The identity is not a candidate, since a map with one or two parameters does almost no harm if the scores are
+    calibrated already. It is chosen only if calibration significantly does harm: if the interval of the nested estimate
+    of the improvement is below zero.
 
     With fewer than 64 samples, or fewer than 10 outside the most frequent class, no ranking is possible. The verdict
     then is temperature scaling, or ``auto`` for two classes, unless that significantly raises the score. If none

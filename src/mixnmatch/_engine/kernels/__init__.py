@@ -67,7 +67,7 @@ def choose_backend(asked: str = "auto") -> str:
         msg = f'backend must be "auto", "{NUMPY}" or "{COMPILED}", got {asked!r}'
         raise ValueError(msg)
     if asked == COMPILED and not compiled_available():
-        msg = "the compiled kernels are not there: no C compiler was found when mixnmatch was installed"
+        msg = "compiled kernels are not available: there was no C compiler when mixnmatch was installed"
         raise ValueError(msg)
     return asked
 
