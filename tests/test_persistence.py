@@ -74,7 +74,7 @@ def test_truncated_files_are_refused(saved):
 def test_edited_files_are_refused(saved):
     text = saved.read_text()
     saved.write_text(text.replace('"rows": 200.0', '"rows": 201.0'))
-    with pytest.raises(mm.persistence.MapFileError, match="edited or damaged"):
+    with pytest.raises(mm.persistence.MapFileError, match="edited or corrupted"):
         mm.load(saved)
 
 
@@ -118,7 +118,7 @@ def test_huge_files_are_refused_before_they_are_read(tmp_path):
     path = tmp_path / "huge.json"
     with path.open("wb") as file:
         file.truncate(MOST_BYTES + 1)
-    with pytest.raises(mm.persistence.MapFileError, match="larger than"):
+    with pytest.raises(mm.persistence.MapFileError, match="is too large"):
         mm.load(path)
 
 
@@ -172,7 +172,7 @@ def test_metadata_that_cannot_be_saved(saved, metadata, error):
 def test_metadata_are_part_of_thechecksum(saved):
     mm.load(saved).save(saved, metadata={"model": "right"})
     saved.write_text(saved.read_text().replace("right", "wrong"))
-    with pytest.raises(mm.persistence.MapFileError, match="edited or damaged"):
+    with pytest.raises(mm.persistence.MapFileError, match="edited or corrupted"):
         read_header(saved)
 
 

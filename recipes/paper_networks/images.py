@@ -165,11 +165,11 @@ def read_idx(path: PathLike) -> npt.NDArray[np.uint8]:
             most = path.stat().st_size * (1032 if packed else 1)
             raw = file.read(promised + 1) if promised <= most else b""
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            msg = f"{path} is damaged: it cannot be decompressed ({error})"
+            msg = f"{path} is corrupted: it cannot be decompressed ({error})"
             raise ValueError(msg) from error
     if len(raw) != promised:
         held = "more" if len(raw) > promised else len(raw)
-        msg = f"{path} is damaged: its header promises {promised} bytes, it holds {held}"
+        msg = f"{path} is corrupted: its header promises {promised} bytes, it holds {held}"
         raise ValueError(msg)
     return np.frombuffer(raw, dtype=np.uint8).reshape(shape).copy()
 
@@ -189,7 +189,7 @@ def _read_cifar_binary(path: Path, label_bytes: int, column: int) -> tuple[npt.N
     """Rows of label bytes followed by the red, green and blue planes."""
     raw = np.fromfile(path, dtype=np.uint8)
     if not len(raw) or len(raw) % (label_bytes + _PIXELS):
-        msg = f"{path} is damaged: {len(raw)} bytes are no multiple of {label_bytes + _PIXELS}"
+        msg = f"{path} is corrupted: {len(raw)} bytes are no multiple of {label_bytes + _PIXELS}"
         raise ValueError(msg)
     rows = raw.reshape(-1, label_bytes + _PIXELS)
     return rows[:, label_bytes:].reshape(-1, 3, 32, 32), rows[:, column]

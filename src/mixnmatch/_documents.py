@@ -75,7 +75,7 @@ def read_document(
         msg = f"{name} has format version {given}; this is {__version__}, which reads up to {version}: update it"
         raise error(msg)
     if document.get("sha256") != checksum({key: value for key, value in document.items() if key != "sha256"}):
-        msg = f"{name} was edited or damaged: its checksum does not match"
+        msg = f"{name} was edited or corrupted: its checksum does not match"
         raise error(msg)
     return document
 

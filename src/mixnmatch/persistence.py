@@ -113,7 +113,7 @@ def load(path: str | PathLike[str]) -> CalibrationMap:
     Raises
     ------
     MapFileError
-        If the file is not such a file, is damaged or edited, or is of a newer format.
+        If the file is not such a file, is corrupted or edited, or is of a newer format.
     OSError
         If the file cannot be read.
     """

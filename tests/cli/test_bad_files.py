@@ -31,7 +31,7 @@ TABLES = {
     "missing.npz": "no such file",
     "empty.npz": "the file is empty",
     "folder.npz": "is a folder, not a file",
-    "cut.npz": "is damaged or was cut short",
+    "cut.npz": "is corrupted or was cut short",
     "code.npz": "holds Python objects",
     "code.pkl": "pickles can run code",
     "text.csv": "'x' is not a number",
@@ -164,4 +164,4 @@ def test_wrong_manifests(wrong, run, content, message):
     before = sorted(os.listdir())
     result = run("reproduce", "rows.toml", "-o", "out", "--only", "table1", "--methods", "ts", "--splits", "1")
     refused(result, before, message)
-    refused(run("reproduce", "rows", "-o", "out", "--only", "table1"), before, "cut.npz: is damaged or was cut short")
+    refused(run("reproduce", "rows", "-o", "out", "--only", "table1"), before, "cut.npz: is corrupted or was cut short")

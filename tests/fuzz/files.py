@@ -1,4 +1,4 @@
-"""Attacks on the readers of files: ``python -m tests.fuzz.files KIND SEED COUNT`` reads damaged files in little memory.
+"""Attacks on the readers of files: ``python -m tests.fuzz.files KIND SEED COUNT`` reads broken files in little memory.
 
 Every file is a sound one that was changed: bytes, lengths and numbers in the raw file, or nodes of the JSON tree with
 the checksum made right again. A reader may refuse it in words or take it; then what it holds must be sound.
@@ -75,7 +75,7 @@ HOSTILE: tuple[Any, ...] = (
 )
 
 
-def damaged(raw: bytes, rng: np.random.Generator) -> bytes:
+def corrupted(raw: bytes, rng: np.random.Generator) -> bytes:
     """A file with some bytes changed, cut, repeated or overwritten by numbers that promise much."""
     data = bytearray(raw)
     for _ in range(rng.integers(1, 4)):
@@ -339,7 +339,7 @@ def read_images(path: Path) -> None:
 
 
 def attack(kind: str, seed: int, count: int, folder: Path) -> int:
-    """Read ``count`` damaged files of a kind and return how many of them were taken; fail if a reader misbehaves."""
+    """Read ``count`` corrupted files of a kind and return how many of them were taken; fail if a reader misbehaves."""
     rng = np.random.default_rng([seed, sum(kind.encode())])
     sound, extra, read, refusals, ending = ATTACKS[kind]()
     path = folder / f"attacked{ending}"
@@ -350,7 +350,7 @@ def attack(kind: str, seed: int, count: int, folder: Path) -> int:
         elif kind in CHANGES:
             raw = CHANGES[kind](json.loads(sound[rng.integers(len(sound))]), rng)
         else:
-            raw = damaged(sound[rng.integers(len(sound))], rng)
+            raw = corrupted(sound[rng.integers(len(sound))], rng)
         if number == len(extra) and sys.platform != "win32":
             _refuse_special(path, read, refusals)
         path.write_bytes(raw)

@@ -66,7 +66,7 @@ def test_a_header_that_does_not_end_is_not_inflated(folder, monkeypatch):
     taken = []
     real = zipfile.ZipExtFile.read
     monkeypatch.setattr(zipfile.ZipExtFile, "read", lambda self, n=-1: taken.append(n) or real(self, n))
-    with pytest.raises(FileError, match=r"array 'probs' is not in .npy format, or its header is damaged"):
+    with pytest.raises(FileError, match=r"array 'probs' is not in .npy format, or its header is corrupted"):
         read_table("h.npz")
     assert all(0 <= size <= 16 for size in taken)
 
@@ -80,7 +80,7 @@ def test_arrays_of_negative_size(folder, name, shape):
     Path("n.npy").write_bytes(head.getvalue() + bytes(100))
     with zipfile.ZipFile("n.npz", "w") as archive:
         archive.write("n.npy", "probs.npy")
-    with pytest.raises(FileError, match="its header is damaged"):
+    with pytest.raises(FileError, match="its header is corrupted"):
         read_table(name, need_labels=False)
 
 

@@ -113,7 +113,7 @@ def test_damaged_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="not an IDX file"):
         read_idx(path)
     (tmp_path / "test_batch.bin").write_bytes(b"\0" * 3000)
-    with pytest.raises(ValueError, match="damaged"):
+    with pytest.raises(ValueError, match="corrupted"):
         read_cifar10(tmp_path, "test")
     (tmp_path / "test_batch.bin").write_bytes(b"\x0b" + b"\0" * 3072)
     with pytest.raises(ValueError, match="10 classes"):

@@ -82,13 +82,13 @@ class _Machine:
         table, raw = _INSTRUCTIONS, self.raw
         for _ in range(MOST_INSTRUCTIONS):
             if self.at >= len(raw):
-                msg = "it is damaged or was cut short"
+                msg = "it is corrupted or was cut short"
                 raise PickleError(msg)
             code = raw[self.at]
             self.at += 1
             if code == ord("."):
                 if len(self.stack) != 1 or self.marks:
-                    msg = "it is damaged: it does not hold one value"
+                    msg = "it is corrupted: it does not hold one value"
                     raise PickleError(msg)
                 return self.stack[0]
             work = table.get(code)
@@ -103,7 +103,7 @@ class _Machine:
         """The next bytes of the file."""
         part = self.raw[self.at : self.at + size]
         if size < 0 or len(part) != size:
-            msg = "it is damaged or was cut short"
+            msg = "it is corrupted or was cut short"
             raise PickleError(msg)
         self.at += size
         return part
@@ -116,7 +116,7 @@ class _Machine:
         """The next bytes up to the end of a line."""
         end = self.raw.find(b"\n", self.at, None if most is None else self.at + most + 1)
         if end < 0:
-            msg = "it is damaged: a line does not end"
+            msg = "it is corrupted: a line does not end"
             raise PickleError(msg)
         text = self.raw[self.at : end]
         self.at = end + 1
@@ -129,14 +129,14 @@ class _Machine:
     def pop(self) -> Any:
         """Take the uppermost value, which must not be below a mark."""
         if len(self.stack) <= (self.marks[-1] if self.marks else 0):
-            msg = "it is damaged: a value is missing"
+            msg = "it is corrupted: a value is missing"
             raise PickleError(msg)
         return self.stack.pop()
 
     def pop_to_mark(self) -> list[Any]:
         """Take all values above the last mark."""
         if not self.marks:
-            msg = "it is damaged: a mark is missing"
+            msg = "it is corrupted: a mark is missing"
             raise PickleError(msg)
         mark = self.marks.pop()
         values = self.stack[mark:]
@@ -147,7 +147,7 @@ class _Machine:
         """The uppermost value, which must be of a kind."""
         value = self.pop()
         if type(value) is not kind:
-            msg = f"it is damaged: a {kind.__name__} is missing"
+            msg = f"it is corrupted: a {kind.__name__} is missing"
             raise PickleError(msg)
         self.stack.append(value)
         return value
@@ -165,7 +165,7 @@ class _Machine:
         """Text of Python 2, as its repr."""
         text = self.line().strip()
         if len(text) < 2 or text[:1] != text[-1:] or text[:1] not in (b"'", b'"'):
-            msg = "it is damaged: a text is not in quotes"
+            msg = "it is corrupted: a text is not in quotes"
             raise PickleError(msg)
         text_bytes: bytes = codecs.escape_decode(text[1:-1])[0]
         return text_bytes
@@ -186,7 +186,7 @@ class _Machine:
     def recall(self, cell: int) -> None:
         """Put a remembered value on the stack."""
         if cell not in self.memory:
-            msg = "it is damaged: it refers to a value that it does not define"
+            msg = "it is corrupted: it refers to a value that it does not define"
             raise PickleError(msg)
         self.stack.append(self.memory[cell])
 
@@ -194,7 +194,7 @@ class _Machine:
         """Put pairs of a key and a value into the table on the stack; keys are text."""
         table = self.top(dict)
         if len(items) % 2:
-            msg = "it is damaged: a key has no value"
+            msg = "it is corrupted: a key has no value"
             raise PickleError(msg)
         for key, value in zip(items[::2], items[1::2], strict=True):
             if type(key) is Latin1:

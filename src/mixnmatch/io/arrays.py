@@ -60,7 +60,7 @@ def read_npz(path: Path, request: Request) -> ScoreTable:
     except zipfile.BadZipFile as error:
         raise _not_a_zip(path, error) from None
     except (zlib.error, EOFError, OSError):  # also of places in the file that do not exist
-        raise FileError(path, "is damaged: it cannot be decompressed") from None
+        raise FileError(path, "is corrupted: it cannot be decompressed") from None
     except (NotImplementedError, RuntimeError) as error:  # an unknown compression, or encrypted
         raise FileError(path, "cannot be unpacked ({why})", why=_first_line(error)) from None
     return ScoreTable(
@@ -85,9 +85,9 @@ def npz_names(path: Path) -> set[str]:
 
 def _not_a_zip(path: Path, error: zipfile.BadZipFile) -> FileError:
     if "CRC" in str(error):
-        return FileError(path, "is damaged: a checksum does not match")
+        return FileError(path, "is corrupted: a checksum does not match")
     cut = _starts_like_zip(path)
-    return FileError(path, "is damaged or was cut short" if cut else "is not an .npz file (not a zip archive)")
+    return FileError(path, "is corrupted or was cut short" if cut else "is not an .npz file (not a zip archive)")
 
 
 def _scores_key(path: Path, members: dict[str, str], logits: bool | None) -> str:
@@ -142,8 +142,8 @@ def _check_header(path: Path, name: str, file: IO[bytes], size: int) -> None:
             raise ValueError(shape)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError):
         raise
-    except Exception:  # a header is a Python literal: a damaged one can fail in any way that parsing can
-        raise FileError(path, "{what}is not in .npy format, or its header is damaged", what=what) from None
+    except Exception:  # a header is a Python literal: a corrupted one can fail in any way that parsing can
+        raise FileError(path, "{what}is not in .npy format, or its header is corrupted", what=what) from None
     if dtype.hasobject:
         why = "{what}holds Python objects (pickles), which are not read; save plain numbers or strings"
         raise FileError(path, why, what=what)

@@ -102,9 +102,9 @@ class Dataset:
                     yield Batch(part, start, record, self._scores(part, start, record))
                     start += record.num_rows
         except (arrow.ArrowException, OSError) as error:
-            raise FileError(part.path, "{why}", why=damaged(error)) from None
+            raise FileError(part.path, "{why}", why=corrupted(error)) from None
         if start != part.rows:
-            why = "is damaged: its footer says {promised} rows, but it has {found}"
+            why = "is corrupted: its footer says {promised} rows, but it has {found}"
             raise FileError(part.path, why, promised=part.rows, found=start)
 
     def _scores(self, part: Part, start: int, record: Any) -> NDArray[Any]:
@@ -160,7 +160,7 @@ class Dataset:
         except UnicodeDecodeError:
             raise FileError(path, "column {column!r} holds text that is not UTF-8", column=name) from None
         except arrow.ArrowException as error:  # such as a code beyond the end of a dictionary
-            raise FileError(path, "{why}", why=damaged(error)) from None
+            raise FileError(path, "{why}", why=corrupted(error)) from None
         return np.asarray(column.to_numpy(zero_copy_only=False))
 
     def _names(self, path: Path, name: str, column: Any) -> NDArray[Any]:
@@ -197,7 +197,7 @@ def open_dataset(path: Path, request: Request) -> Dataset:
         schema = found.schema
         known = list(schema.names)
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        why = "is a folder with files that are not .parquet files" if path.is_dir() else damaged(error)
+        why = "is a folder with files that are not .parquet files" if path.is_dir() else corrupted(error)
         raise FileError(path, "{why}", why=why) from None
     if not found.files:
         raise FileError(path, "the folder holds no .parquet files")
@@ -214,7 +214,7 @@ def open_dataset(path: Path, request: Request) -> Dataset:
             schemas.append(fragment.physical_schema)
             rows = fragment.count_rows()
         except (arrow.ArrowException, OSError) as error:
-            raise FileError(file, "{why}", why=damaged(error)) from None
+            raise FileError(file, "{why}", why=corrupted(error)) from None
         parts.append(Part(file, rows, {key: value for key, value in values.items() if key in keys}))
         _check_schema(arrow, parts[-1], schemas[-1], columns, None if len(parts) == 1 else parts[0].path)
     _check_labels(arrow, parts, schemas, columns.label)
@@ -292,8 +292,8 @@ def _width(arrow: Any, dataset: Dataset) -> int:
     raise AssertionError  # there are rows
 
 
-def damaged(error: Exception) -> str:
-    """Return the error for a damaged file."""
+def corrupted(error: Exception) -> str:
+    """Return the error for a corrupted file."""
     text = (str(error).splitlines() or [""])[0]
     if "magic bytes" in text or "footer" in text.lower() or "too small" in text:
         return "is not a .parquet file, or was cut short"

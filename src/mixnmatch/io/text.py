@@ -67,7 +67,7 @@ def open_text(path: Path) -> Iterator[IO[str]]:
     except csv.Error as error:
         raise FileError(path, "is not a valid .csv file ({why})", why=str(error)) from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise FileError(path, "is damaged or was cut short: it cannot be decompressed") from None
+        raise FileError(path, "is corrupted or was cut short: it cannot be decompressed") from None
 
 
 def bounded_lines(path: Path, text: IO[str]) -> Iterator[str]:
