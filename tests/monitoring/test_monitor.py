@@ -227,6 +227,23 @@ def test_late_labels_use_the_bets_of_their_step():
     assert late.result().n_samples == on_time.result().n_samples == 400
 
 
+def test_late_labels_do_not_change_the_evidence_of_earlier_steps():
+    rng = np.random.default_rng(2)
+    monitor = Monitor(IDENTITY[2])
+    p = scores_of(rng, 1000, 2)
+    monitor.update(p, draw_labels(p, rng), step="a")
+    before = monitor.history[0]
+    changed = draw_labels(shifted(p, [0, 2.0]), rng)
+    monitor.update(p[:10], changed[:10], step="b")
+    monitor.update(p, changed, step="a")
+    first, last = monitor.history
+    assert (first.n_samples, last.n_samples) == (2000, 10)
+    assert (first.log_e_value, first.offsets) == (before.log_e_value, before.offsets)
+    found = monitor.result()
+    assert last.log_e_value == found.log_e_value
+    assert found.alarm_step == "b"
+
+
 def test_closed_steps_keep_their_evidence_and_take_very_late_labels():
     rng = np.random.default_rng(4)
     monitor, oracle = Monitor(IDENTITY[2]), BruteForce(2)

@@ -320,26 +320,26 @@ class Monitor:
         return self._recorded(state, place)
 
     def _recorded(self, state: MonitorState, place: int) -> MonitorState:
-        """The state with the e-value after an update noted in the history."""
+        """The state with an update noted in the history: counts in their own step, the e-value in the last one."""
         log_e = self._log_e_value(state)
         reached = log_e >= -math.log(self.alpha) and state.alarm_step is None
-        step = state.steps[place]
-        n, losses = max(step.sums.n, 1), step.sums.losses
-        watched = self._alternatives.n_classes <= WATCHED
-        record = StepRecord(
-            step.key,
-            step.sums.n,
-            log_e,
-            float(losses[0]) / n,
-            float(losses[1]) / n,
-            self._lifetime_offsets(state) if watched else (),
+        sums = state.steps[place].sums
+        n, losses = max(sums.n, 1), sums.losses
+        history = list(state.history)
+        own = state.closed + place
+        history[own] = replace(
+            history[own],
+            n_samples=sums.n,
+            mean_log_loss=float(losses[0]) / n,
+            expected_log_loss=float(losses[1]) / n,
         )
-        history = (*state.history[: state.closed + place], record, *state.history[state.closed + place + 1 :])
+        watched = self._alternatives.n_classes <= WATCHED
+        history[-1] = replace(history[-1], log_e_value=log_e, offsets=self._lifetime_offsets(state) if watched else ())
         return replace(
             state,
-            history=history,
+            history=tuple(history),
             peak=max(state.peak, log_e),
-            alarm_step=step.key if reached else state.alarm_step,
+            alarm_step=history[-1].step if reached else state.alarm_step,
         )
 
     def _table(self, state: MonitorState) -> Floats:
