@@ -171,3 +171,10 @@ def test_text_names_a_positive_class_other_than_1():
     swapped = pytest.importorskip("pandas").DataFrame({1: p, 0: 1 - p})
     assert "positive class 0" in str(evaluate(swapped, y))
     assert "positive class" not in str(evaluate(swapped[[0, 1]], y))
+
+
+def test_text_explains_an_infinite_log_loss():
+    p, y = np.linspace(0.0, 0.9, 40), np.tile([1, 0], 20)
+    assert "The log loss is infinite: a sample has probability 0 of its label." in str(evaluate(p, y))
+    assert "infinite" not in str(evaluate(p + 0.05, y))
+    assert "infinite" not in str(evaluate(p, y, metrics=["accuracy"]))
