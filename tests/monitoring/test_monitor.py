@@ -1,6 +1,8 @@
 """The monitor: level, power, brute force, order of samples, late labels and edge cases."""
 
 import math
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -444,3 +446,15 @@ def test_the_change_is_found_where_it_happened():
                 assert [abs(each.offset) for each in result.offsets] == pytest.approx([np.log(10)] * 2, abs=0.35)
     assert found["undersampled"].count(("changed 0", "adapt")) >= 9
     assert found["no information"].count(("changed 0", "model")) >= 9
+
+
+def test_updates_of_several_threads_are_all_counted():
+    rng = np.random.default_rng(0)
+    p = scores_of(rng, 200, 2)
+    y = draw_labels(p, rng)
+    monitor = Monitor(IDENTITY[2])
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: monitor.update(p, y, step="a"), range(64)))
+    assert monitor.result().n_samples == 64 * len(y)
+    again = pickle.loads(pickle.dumps(monitor))
+    assert again.update(p, y, step="a") == monitor.update(p, y, step="a")
