@@ -128,7 +128,7 @@ def test_probabilities_that_are_called_logits_give_a_warning(n_classes):
         ([0, 1, 3], "label 3 in row 2"),
         ([0, -1, 1], "label -1 in row 1"),
         ([0, 1.5, 1], "row 1 is not a class"),
-        ([0, np.nan, 1], "row 1"),
+        ([0, np.nan, 1], "row 1 is not a class; leave out samples whose label is missing"),
         ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], "one label for each sample"),
         (np.array([0, None, 1], dtype=object), "all text or all whole numbers"),
         (["a", "b", "a"], "name 2 classes.*classes="),

@@ -225,6 +225,15 @@ def test_evaluate_names_no_direction_without_one(folder, run):
     assert "too high on average" in " ".join(run("evaluate", str(folder / "high.npz")).output.split())
 
 
+def test_infinite_log_losses_are_explained(folder, run):
+    p, y = np.round(np.linspace(0, 0.9, 40), 1), np.tile([1, 0], 20)
+    np.savez(folder / "zeros.npz", probs=np.stack([1 - p, p], axis=1), labels=y)
+    words = "The log loss is infinite: a sample has probability 0 of its label."
+    assert words in run("evaluate", str(folder / "zeros.npz")).stdout
+    assert run("report", str(folder / "zeros.npz"), "-o", str(folder / "page.html")).exit_code == 0
+    assert words in (folder / "page.html").read_text()
+
+
 def test_evaluate_as_json_agrees_with_the_library(files, run):
     from mixnmatch.evaluation.error import calibration_error
     from mixnmatch.evaluation.scores import log_loss

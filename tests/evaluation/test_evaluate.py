@@ -164,3 +164,17 @@ def test_groups_may_be_text_of_a_data_frame():
     scores, y = np.linspace(0.1, 0.9, 100), np.arange(100) % 2
     for given in (groups, groups.astype(object), groups.to_numpy(dtype=object)):
         assert list(evaluate(scores, y, groups=given, metrics=["accuracy"]).groups) == ["north", "south"]
+
+
+def test_text_names_a_positive_class_other_than_1():
+    p, y = np.linspace(0.1, 0.9, 40), np.tile([0, 1], 20)
+    swapped = pytest.importorskip("pandas").DataFrame({1: p, 0: 1 - p})
+    assert "positive class 0" in str(evaluate(swapped, y))
+    assert "positive class" not in str(evaluate(swapped[[0, 1]], y))
+
+
+def test_text_explains_an_infinite_log_loss():
+    p, y = np.linspace(0.0, 0.9, 40), np.tile([1, 0], 20)
+    assert "The log loss is infinite: a sample has probability 0 of its label." in str(evaluate(p, y))
+    assert "infinite" not in str(evaluate(p + 0.05, y))
+    assert "infinite" not in str(evaluate(p, y, metrics=["accuracy"]))

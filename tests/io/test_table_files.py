@@ -120,7 +120,7 @@ def test_wrong_csv_in_one_line(folder, text, message):
 
 def test_not_utf8(folder):
     Path("t.csv").write_bytes("a,b,label\n".encode("utf-16"))
-    with pytest.raises(FileError, match="is not text in UTF-8"):
+    with pytest.raises(FileError, match="is not text in UTF-8; save it in this encoding"):
         read_table("t.csv")
     Path("b.csv").write_text("a,b,label\n.1,.9,b\n", encoding="utf-8-sig")
     assert read_table("b.csv").classes.tolist() == ["a", "b"]

@@ -87,6 +87,22 @@ def test_scores_without_information_do_not_look_reversed():
             calibrator("identity").fit(rng.random(60).round(1), rng.integers(0, 2, 60))
 
 
+@pytest.mark.parametrize("logits", [False, True])
+def test_columns_in_another_order_than_the_labels_are_noticed(logits):
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(1500, 3))
+    names = np.array(["low", "mid", "high"])  # arrays have no names: columns count in alphabetical order
+    y = names[draw_labels(softmax(scores), rng)]
+    given = scores if logits else softmax(scores)
+    with pytest.warns(CalibrationWarning, match="scores of class 'mid' .* probably those of class 'high'; check the"):
+        mixnmatch.evaluate(given, y, logits=logits, metrics="log_loss")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mixnmatch.evaluate(given, y, logits=logits, metrics="log_loss", classes=names)
+        mixnmatch.evaluate(softmax(rng.normal(size=(500, 40))), rng.integers(0, 40, 500), metrics="log_loss")
+        mixnmatch.evaluate(given, np.full(1500, "low"), logits=logits, metrics="log_loss", classes=names)
+
+
 def _reversed(n=1500):
     rng = np.random.default_rng(0)
     y = (rng.random(n) < 0.1).astype(int)

@@ -136,6 +136,7 @@ def test_classes_left_out_share_the_rest_in_proportion():
         ({"priors": {0: 1.0}}, "those given sum to 1, which leaves nothing for the other classes"),
         ({"priors": {0: 1.0, 1: 0.0}}, "that of class 1 is 0; priors must be positive"),
         ({"priors": {"x": 1.0}}, "there is no class 'x'; the classes are 0, 1"),
+        ({"priors": {"0": 0.9}}, "there is no class '0'; the classes are 0, 1. Did you mean 0?"),
         ({"priors": [0.2, 0.3, 0.5]}, "one number for each of the 2 classes"),
         ({"sampling": {0: 0}}, "the rate of class 0 is 0; rates must be positive"),
         ({"sampling": [1, 1], "sample_weight": [1]}, "sample_weight is for unlabelled scores"),

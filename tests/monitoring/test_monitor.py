@@ -1,6 +1,8 @@
 """The monitor: level, power, brute force, order of samples, late labels and edge cases."""
 
 import math
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -227,6 +229,23 @@ def test_late_labels_use_the_bets_of_their_step():
     assert late.result().n_samples == on_time.result().n_samples == 400
 
 
+def test_late_labels_do_not_change_the_evidence_of_earlier_steps():
+    rng = np.random.default_rng(2)
+    monitor = Monitor(IDENTITY[2])
+    p = scores_of(rng, 1000, 2)
+    monitor.update(p, draw_labels(p, rng), step="a")
+    before = monitor.history[0]
+    changed = draw_labels(shifted(p, [0, 2.0]), rng)
+    monitor.update(p[:10], changed[:10], step="b")
+    monitor.update(p, changed, step="a")
+    first, last = monitor.history
+    assert (first.n_samples, last.n_samples) == (2000, 10)
+    assert (first.log_e_value, first.offsets) == (before.log_e_value, before.offsets)
+    found = monitor.result()
+    assert last.log_e_value == found.log_e_value
+    assert found.alarm_step == "b"
+
+
 def test_closed_steps_keep_their_evidence_and_take_very_late_labels():
     rng = np.random.default_rng(4)
     monitor, oracle = Monitor(IDENTITY[2]), BruteForce(2)
@@ -427,3 +446,15 @@ def test_the_change_is_found_where_it_happened():
                 assert [abs(each.offset) for each in result.offsets] == pytest.approx([np.log(10)] * 2, abs=0.35)
     assert found["undersampled"].count(("changed 0", "adapt")) >= 9
     assert found["no information"].count(("changed 0", "model")) >= 9
+
+
+def test_updates_of_several_threads_are_all_counted():
+    rng = np.random.default_rng(0)
+    p = scores_of(rng, 200, 2)
+    y = draw_labels(p, rng)
+    monitor = Monitor(IDENTITY[2])
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: monitor.update(p, y, step="a"), range(64)))
+    assert monitor.result().n_samples == 64 * len(y)
+    again = pickle.loads(pickle.dumps(monitor))
+    assert again.update(p, y, step="a") == monitor.update(p, y, step="a")

@@ -187,3 +187,16 @@ def test_a_verdict_does_not_hide_that_doing_nothing_scored_better():
     assert comparison.results[0].name == "identity"
     assert "log loss of all maps" in verdict.why
     assert any(text.startswith("the scores as they are have a lower log loss than") for text in verdict.warnings)
+
+
+def test_the_reason_says_among_which_methods_the_loss_is_lowest():
+    rng = np.random.default_rng(0)
+    z = rng.normal(-3, 1.5, 2000)
+    y = (rng.random(2000) < 1 / (1 + np.exp(-z))).astype(int)
+    p = 1 / (1 + np.exp(-1.5 * z - 1))
+    comparison = compare(p, y, methods=["ts", "ets", "platt"])
+    assert comparison.best.name == "platt"
+    assert "log loss of all maps that keep the predicted classes" in decide(comparison, preserve_accuracy=True).why
+    assert "keep the predicted classes" not in decide(comparison).why
+    alone = compare(p, y, methods=["ts", "platt"])
+    assert decide(alone, preserve_accuracy=True).why == "no other method keeps the predicted classes"

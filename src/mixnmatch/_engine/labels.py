@@ -190,8 +190,10 @@ def as_labels(y: Any, n_rows: int, first_row: int = 0) -> NDArray[Any]:
         whole = np.isfinite(labels) & (labels == np.floor(labels)) & (np.abs(labels) < 2.0**53)
         if not whole.all():
             row = int(np.flatnonzero(~whole)[0])
-            where = f"label {labels[row]} in row {first_row + row}"
-            msg = f"{where} is not a class; labels are integers or strings, and come after the scores"
+            remedy = "labels are integers or strings, and come after the scores"
+            if np.isnan(labels[row]):
+                remedy = "leave out samples whose label is missing"
+            msg = f"label {labels[row]} in row {first_row + row} is not a class; {remedy}"
             raise ValueError(msg)
         labels = labels.astype(np.int64)
     if labels.dtype.kind == "b":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,6 +156,7 @@ def _plain(side: Evaluation) -> dict[str, Any]:
 def _as_text(table: ScoreTable, evaluation: Evaluation, map_file: Path | None) -> str:
     from mixnmatch.cli import display
     from mixnmatch.cli.inputs import about
+    from mixnmatch.evaluation._evaluation import INFINITE_LOSS
 
     first = evaluation["calibration_error"]
     sides = [evaluation] if evaluation.after is None else [evaluation, evaluation.after]
@@ -169,6 +171,8 @@ def _as_text(table: ScoreTable, evaluation: Evaluation, map_file: Path | None) -
     settings = f"{first.notion}, {first.estimator}, norm {first.norm}"
     explained = f"Calibration error: {settings}.\n"
     explained += f"Brackets: {100 * first.confidence:g}% confidence intervals. Brier score: sum over classes."
+    if any(math.isinf(side["log_loss"]) for side in sides):
+        explained += f"\n{INFINITE_LOSS}"
     lines = [about(table), "", display.table(rows), "", *_two_classes(sides, table), explained]
     starts = ("",) if evaluation.after is None else ("Before: ", "After: ")
     for start, side in zip(starts, sides, strict=True):

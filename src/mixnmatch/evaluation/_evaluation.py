@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ from mixnmatch._engine.text import between, significant, table
 from mixnmatch.evaluation._means import MeanEstimate
 from mixnmatch.evaluation.gain import CalibrationGain
 from mixnmatch.evaluation.result import p_text
+
+INFINITE_LOSS = "The log loss is infinite: a sample has probability 0 of its label."
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,7 @@ class Evaluation(Tabular, Mapping[str, Any]):
         return found
 
     def _texts(self) -> tuple[list[str], list[str]]:
-        size = f"{self.n_samples} samples, {self.n_classes} classes"
-        size += f", positive class {self.positive}" if isinstance(self.positive, str) else ""
+        size = f"{self.n_samples} samples, {self.n_classes} classes{self._positive()}"
         return [size], [] if self.gain is None else str(self.gain).splitlines()
 
     def __str__(self) -> str:
@@ -82,8 +84,14 @@ class Evaluation(Tabular, Mapping[str, Any]):
         parts += [f"\ngroup {group}, n = {one.n_samples}\n{one._table()}" for group, one in (self.groups or {}).items()]
         confidence = next((value.confidence for value in self.values() if value.interval is not None), None)
         brackets = "" if confidence is None else f" Brackets: {100 * confidence:g}% confidence intervals."
-        positive = f", positive class {self.positive}" if isinstance(self.positive, str) else ""
-        return "\n".join([*parts, *([""] if self.groups else []), f"n = {self.n_samples}{positive}.{brackets}"])
+        sides = [self] if self.after is None else [self, self.after]
+        notes = [INFINITE_LOSS] if any(math.isinf(side.get("log_loss", 0.0)) for side in sides) else []
+        size = f"n = {self.n_samples}{self._positive()}.{brackets}"
+        return "\n".join([*parts, *([""] if self.groups else []), *notes, size])
+
+    def _positive(self) -> str:
+        """Which class is the positive one, unless it is 1 as usual."""
+        return "" if self.positive in (None, 1) else f", positive class {self.positive}"
 
     def _table(self) -> str:
         """A line for each metric, or two, before and after; below them the calibration gain."""

@@ -62,7 +62,7 @@ def read_costs(path: Path) -> CostFile:
             lines = csv.reader(file, delimiter=delimiter, strict=True)
             rows = [(lines.line_num, [cell.strip() for cell in row]) for row in lines if any(map(str.strip, row))]
     except UnicodeDecodeError:
-        raise FileError(path, "is not text in UTF-8; is it a .csv file?") from None
+        raise FileError(path, "is not text in UTF-8; save it in this encoding (Excel: CSV UTF-8)") from None
     except csv.Error as error:
         raise FileError(path, f"is not a valid .csv file ({error})") from None
     if len(rows) < 2 or len(rows[0][1]) < 2:

@@ -63,7 +63,7 @@ def open_text(path: Path) -> Iterator[IO[str]]:
         ):
             yield text
     except UnicodeDecodeError:
-        raise FileError(path, "is not text in UTF-8; is it a .csv file?") from None
+        raise FileError(path, "is not text in UTF-8; save it in this encoding (Excel: CSV UTF-8)") from None
     except csv.Error as error:
         raise FileError(path, "is not a valid .csv file ({why})", why=str(error)) from None
     except (EOFError, zlib.error, gzip.BadGzipFile):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.frames import is_series
 from mixnmatch._engine.rows import Rows
-from mixnmatch._engine.suggestions import did_you_mean
+from mixnmatch._engine.suggestions import closest
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.temperature import log_softmax
 
@@ -122,8 +122,10 @@ def by_class(values: Any, classes: NDArray[Any], name: str, *, missing: float) -
     if isinstance(values, Mapping):
         unknown = [key for key in values if key not in names]
         if unknown:
-            meant = did_you_mean(unknown[0], [str(one) for one in names])
-            msg = f"{name}: there is no class {unknown[0]!r}; the classes are {_listed(names)}{meant}"
+            spelled = {str(one): one for one in names}
+            meant = closest(unknown[0], spelled)
+            hint = "" if meant is None else f". Did you mean {spelled[meant]!r}?"
+            msg = f"{name}: there is no class {unknown[0]!r}; the classes are {_listed(names)}{hint}"
             raise ValueError(msg)
         values = [values.get(key, missing) for key in names]
     try:

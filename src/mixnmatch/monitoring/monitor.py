@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
@@ -123,6 +124,13 @@ class Monitor:
         self._alternatives = Alternatives(int(fitted.n_classes_))
         self._state = MonitorState.empty(int(fitted.n_classes_))
         self._read_digest: str | None = None
+        self._updating = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_updating"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _updating=threading.Lock())
 
     def update(
         self,
@@ -134,6 +142,8 @@ class Monitor:
         sample_weight: None = None,
     ) -> MonitorResult:
         """Count a batch of samples whose labels have arrived.
+
+        Threads may share a monitor: they wait for each other.
 
         Parameters
         ----------
@@ -166,21 +176,22 @@ class Monitor:
         if source is not None and not isinstance(source, str):
             msg = f"source must be text, got {source!r}"
             raise ValueError(msg)
-        if source is not None and self.has_counted(source):
-            msg = f"the batch {source!r:.80} was counted before"
-            raise ValueError(msg)
-        p, y = self._read(scores, labels)
-        if not len(y):
+        with self._updating:
+            if source is not None and self.has_counted(source):
+                msg = f"the batch {source!r:.80} was counted before"
+                raise ValueError(msg)
+            p, y = self._read(scores, labels)
+            if not len(y):
+                return self.result()
+            key = self._new_key() if step is None else (int(step) if isinstance(step, np.integer) else step)
+            possible = p[np.arange(len(y)), y] > 0
+            with single_threaded_blas():
+                state = self._opened(key)
+                place = self._place(state, key)
+                found, lessons = self._counted(p[possible], y[possible], state.steps[place].learned)
+            lessons = lessons.aged(len(state.steps) - 1 - place)
+            self._state = self._added(state, place, found, lessons, int((~possible).sum()), source)
             return self.result()
-        key = self._new_key() if step is None else (int(step) if isinstance(step, np.integer) else step)
-        possible = p[np.arange(len(y)), y] > 0
-        with single_threaded_blas():
-            state = self._opened(key)
-            place = self._place(state, key)
-            found, lessons = self._counted(p[possible], y[possible], state.steps[place].learned)
-        lessons = lessons.aged(len(state.steps) - 1 - place)
-        self._state = self._added(state, place, found, lessons, int((~possible).sum()), source)
-        return self.result()
 
     def result(self) -> MonitorResult:
         """The result of all updates so far."""
@@ -320,26 +331,26 @@ class Monitor:
         return self._recorded(state, place)
 
     def _recorded(self, state: MonitorState, place: int) -> MonitorState:
-        """The state with the e-value after an update noted in the history."""
+        """The state with an update noted in the history: counts in their own step, the e-value in the last one."""
         log_e = self._log_e_value(state)
         reached = log_e >= -math.log(self.alpha) and state.alarm_step is None
-        step = state.steps[place]
-        n, losses = max(step.sums.n, 1), step.sums.losses
-        watched = self._alternatives.n_classes <= WATCHED
-        record = StepRecord(
-            step.key,
-            step.sums.n,
-            log_e,
-            float(losses[0]) / n,
-            float(losses[1]) / n,
-            self._lifetime_offsets(state) if watched else (),
+        sums = state.steps[place].sums
+        n, losses = max(sums.n, 1), sums.losses
+        history = list(state.history)
+        own = state.closed + place
+        history[own] = replace(
+            history[own],
+            n_samples=sums.n,
+            mean_log_loss=float(losses[0]) / n,
+            expected_log_loss=float(losses[1]) / n,
         )
-        history = (*state.history[: state.closed + place], record, *state.history[state.closed + place + 1 :])
+        watched = self._alternatives.n_classes <= WATCHED
+        history[-1] = replace(history[-1], log_e_value=log_e, offsets=self._lifetime_offsets(state) if watched else ())
         return replace(
             state,
-            history=history,
+            history=tuple(history),
             peak=max(state.peak, log_e),
-            alarm_step=step.key if reached else state.alarm_step,
+            alarm_step=history[-1].step if reached else state.alarm_step,
         )
 
     def _table(self, state: MonitorState) -> Floats:

@@ -26,11 +26,11 @@ class StepRecord:
     n_samples : int
         Samples counted in it.
     log_e_value : float
-        Logarithm of the e-value after the last update of the step.
+        Logarithm of the e-value before the next step began.
     mean_log_loss, expected_log_loss : float
         Mean log loss of its samples, and its expectation if probabilities are calibrated.
     offsets : tuple of ClassOffset
-        Offsets after the step, for up to twelve classes; empty for more.
+        Offsets before the next step began, for up to twelve classes; empty for more.
     """
 
     step: str | int
@@ -58,7 +58,7 @@ class MonitorResult(Tabular):
     alarm : bool
         Whether the e-value has reached 1 / alpha at any time. An alarm stays.
     alarm_step : str or int or None
-        Step at which it did so first.
+        Newest step when it did so first.
     advice : {"nothing", "adapt", "refit", "model"}
         What to do; "model" means that the model itself has changed.
     since : str or int or None

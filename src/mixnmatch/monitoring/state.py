@@ -41,22 +41,22 @@ class StateFileError(ValueError):
 
 def save_monitor(monitor: Monitor, path: str | PathLike[str]) -> None:
     """Write a monitor to a file, unless someone else has written the file meanwhile."""
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
-        "library": f"mixnmatch {__version__}",
-        "summary": monitor.result().to_dict() | {"offsets": len(monitor._state.lifetime.observed)},
-        "map": fingerprint(monitor.fitted),
-        "alpha": monitor.alpha,
-        "state": _encode_state(monitor._state),
-    }
-    with locked(path):
+    with locked(path), monitor._updating:
         if Path(path).exists() and _digest(path) != monitor._read_digest:
             msg = (
                 f"{os.fspath(path)} was written by another process, or belongs to another monitor: "
                 "load it and repeat the update, or save to a new file"
             )
             raise StateFileError(msg)
+        document = {
+            "format": FORMAT,
+            "version": VERSION,
+            "library": f"mixnmatch {__version__}",
+            "summary": monitor.result().to_dict() | {"offsets": len(monitor._state.lifetime.observed)},
+            "map": fingerprint(monitor.fitted),
+            "alpha": monitor.alpha,
+            "state": _encode_state(monitor._state),
+        }
         monitor._read_digest = write_document(path, document)
 
 

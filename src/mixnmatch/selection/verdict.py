@@ -329,13 +329,16 @@ class _Candidates:
         )
 
     def _why(self, selection: Selection) -> str:
+        restricted = len(self.allowed) < len(self.unrestricted)
+        if len(self.allowed) == 1:
+            return f"no other method {'keeps the predicted classes' if restricted else 'was compared'}"
         gain = self.improvement(selection.best)
         among = "" if gain is None or gain >= 0 else " of all maps"  # doing nothing is no candidate
+        if restricted:
+            among = " of all maps that keep the predicted classes"
         lowest = f"the lowest {self.how} {self.score}{among}"
-        if len(self.allowed) == 1:
-            return "no other method was compared"
         if len(selection.tied) == 1:
-            return f"it has {lowest}, significantly lower than that of every other method"
+            return f"it has {lowest}, significantly lower than that of all others"
         if selection.method == selection.best:
             return f"it has {lowest}, and no simpler method is within one standard error (or 0.1%) of it"
         near = f"within one standard error (or 0.1%) of {selection.best}, which has {lowest}"

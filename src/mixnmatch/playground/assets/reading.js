@@ -29,7 +29,7 @@ export const decoded = (bytes) => {
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
-    throw new InputError("the file is not text in UTF-8; is it a .csv or .json file?");
+    throw new InputError("the file is not text in UTF-8; save it in this encoding (Excel: CSV UTF-8)");
   }
   if (text.includes("\0")) throw new InputError("the file is not text; is it a .csv or .json file?");
   return text;
