@@ -268,12 +268,17 @@ def before(record: Record) -> str:
     return record.names[best] if significant else "identity"
 
 
+def few(record: Record) -> str:
+    """TS, or ``auto`` for two classes."""
+    return "auto" if record.n_classes == 2 else "ts"
+
+
 def simple(record: Record) -> str:
-    """The rule for very few samples: TS, or Platt scaling for two classes, unless that is shown to harm.
+    """The rule for very few samples: TS, or ``auto`` for two classes, unless that is shown to harm.
 
     Where no label has a probability below one half, no prediction is wrong, and the scores are left as they are.
     """
-    name = "platt" if record.n_classes == 2 else "ts"
+    name = few(record)
     given = record.nll[:, record.names.index("identity")]
     if not (given > np.log(2)).any():
         return "identity"
@@ -291,8 +296,8 @@ RULES: dict[str, Callable[[Record], str]] = {
     "always identity": lambda _: "identity",
     "always ts": lambda _: "ts",
     "always ets": lambda _: "ets",
-    "always ts or platt": lambda record: "platt" if record.n_classes == 2 else "ts",
-    "ts or platt, unless harmful": simple,
+    "always ts or auto": few,
+    "ts or auto, unless harmful": simple,
     "always auto": lambda _: "auto",
 }
 
