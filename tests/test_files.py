@@ -136,7 +136,7 @@ def test_devices_are_written_to_and_not_replaced(tmp_path):
 def test_plain_files_only(tmp_path):
     (tmp_path / "a").write_bytes(b"12345")
     assert read_plain_file(tmp_path / "a", 5) == b"12345"
-    with pytest.raises(NotAPlainFileError, match="larger than the 4 bytes"):
+    with pytest.raises(NotAPlainFileError, match="is too large: such a file has at most 4 bytes"):
         read_plain_file(tmp_path / "a", 4)
     tracemalloc.start()
     read_plain_file(tmp_path / "a", 1 << 32)

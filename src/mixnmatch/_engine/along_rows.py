@@ -1,4 +1,4 @@
-"""Row sums, row maxima, winners and picked entries, faster than with NumPy's own functions."""
+"""Row sums, row maxima, softmax, winners and picked entries, faster than with NumPy's own functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-try:  # comparisons, and sums in one order, are exact: who computes them changes nothing but the time
+try:  # comparisons, and sums in one order, are exact, and a softmax nearly: the results are the same
     import mixnmatch._engine.kernels._compiled as _compiled
 except ImportError:
     _compiled = None  # type: ignore[assignment]
@@ -65,6 +65,16 @@ def row_maxima(x: NDArray[Any]) -> NDArray[Any]:
         _compiled.maxima(x, found)
         return found
     return picked(x, winners(x))
+
+
+def log_softmax(u: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithm of the softmax of each row, in place."""
+    if _compiled is not None and u.flags.c_contiguous:
+        _compiled.log_softmax_into(u, u)
+        return u
+    u -= row_maxima(u)[:, None]
+    u -= np.log(row_sums(np.exp(u)))[:, None]
+    return u
 
 
 def picked(x: NDArray[Any], columns: NDArray[np.intp]) -> NDArray[Any]:

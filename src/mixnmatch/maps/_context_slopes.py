@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.along_rows import picked, row_maxima, row_sums, winners
+from mixnmatch._engine.along_rows import log_softmax, picked, row_maxima, row_sums, winners
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import add
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps._nodes import tempered
 from mixnmatch.maps._order_fit import LEAST_SLOPE, bounded_minimum
 from mixnmatch.maps._solve import Point, certify, newton
-from mixnmatch.maps.temperature import log_softmax
 
 Array = NDArray[np.float64]
 
@@ -51,7 +50,8 @@ def hat_shares(x: Array, knots: Array) -> Array:
     shares[:, :, 0] = 1 / len(knots)
     if knots.shape[1] > 1:
         rises = (contexts(x)[:, :, None] - knots[:, :-1]) / np.diff(knots)
-        rises = np.clip(rises, 0.0, 1.0, out=rises) / len(knots)
+        np.minimum(np.maximum(rises, 0.0, out=rises), 1.0, out=rises)
+        rises /= len(knots)
         shares[:, :, 1:] = rises
         shares[:, :, :-1] -= rises
     return shares.reshape(len(x), -1)

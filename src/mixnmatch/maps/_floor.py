@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch.maps.temperature import log_softmax
+from mixnmatch._engine.along_rows import log_softmax
 
 Array = NDArray[np.float64]
 

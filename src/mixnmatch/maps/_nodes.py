@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.along_rows import row_maxima, row_sums
+from mixnmatch._engine.along_rows import log_softmax, row_maxima
 from mixnmatch._engine.block import Block
 
 Array = NDArray[np.float64]
@@ -70,8 +70,7 @@ def tempered(block: Block, floor: float, beta: float) -> Array:
     x = block.log_scores(floor).astype(np.float64)
     x -= row_maxima(x)[:, None]  # before the scaling: leads survive in logits of any size
     x *= beta
-    x -= np.log(row_sums(np.exp(x)))[:, None]  # the largest entry of every row is 0 already
-    return x
+    return log_softmax(x)
 
 
 def overlap(nodes: Nodes, knots: Array) -> Array:

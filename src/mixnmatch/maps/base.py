@@ -38,12 +38,14 @@ ONE_KERNEL_BYTES = APPLIED_BYTES | {"compiled": 1 << 21}
 SMALL_SUMMARY = 1 << 16, 1 << 18
 # Tables up to this size are one block, and nothing but their numbers has to be looked at.
 SMALL_BYTES = 1 << 18
-# OpenBLAS uses one thread for products of matrices with no more multiplications than this.
-BLAS_ALONE = 1 << 18
-
-
-# Blocks that a small table is cut into at most.
-MOST_PARTS = 4
+# Blocks that a small table is cut into at most. Products of matrices are rounded differently in other blocks: with
+# them, the number of threads must not decide.
+MOST_PARTS, PARTS_WITH_PRODUCTS = 4, 2
+# OpenBLAS uses one thread for products of matrices with no more multiplications than this. Tables for which a few of
+# them suffice, of not too few rows each, need no limit on its threads, which takes time to set.
+BLAS_ALONE, FEW_BLOCKS, LEAST_ALONE = 1 << 18, 8, 256
+# No product has more for each sample, other than that of L x L entries for L classes.
+SMALL_PRODUCT = 1 << 10
 
 
 def applied_bytes(n_rows: int, row_bytes: int, most: int, parts: int) -> int:
@@ -85,10 +87,9 @@ class CalibrationMap(FittedMethods, Parameters):
     # Whether the smoothing parameter of a binary map is left to the combinator around it.
     _smoothed_outside: ClassVar[bool] = False
 
-    # Whether the map is learned, and applied, with products of matrices: BLAS has threads of its own, which compete
-    # with ours. Maps inside others speak for themselves.
+    # Whether the map is learned with products of matrices: BLAS has threads of its own, which compete with ours. Maps
+    # inside others speak for themselves.
     _fitted_by_blas: ClassVar[bool] = True
-    _applied_by_blas: ClassVar[bool] = False
 
     # Whether calibrated probabilities are meant to have the class frequencies of the calibration set as their mean.
     _follows_base_rate: ClassVar[bool] = True
@@ -302,12 +303,14 @@ class CalibrationMap(FittedMethods, Parameters):
                 self._calibrate(block, out[start:stop])
             return block is not None
 
-        if scores.nbytes <= SMALL_BYTES:
-            with self._alone_on_cores(1, len(scores)):
-                return out if work(0, len(scores)) else None
+        if len(scores) * max(self.n_classes_**2, SMALL_PRODUCT) <= BLAS_ALONE and scores.nbytes <= SMALL_BYTES:
+            return out if work(0, len(scores)) else None
         row_bytes = scores.nbytes // len(scores)
         ranges = self._applied_ranges(len(scores), row_bytes, choose_backend(asked_backend()))
-        with self._alone_on_cores(len(ranges), len(scores)):
+        if scores.nbytes <= SMALL_BYTES:
+            with self._alone_on_cores(ranges):
+                return out if all(work(*rows) for rows in ranges) else None
+        with self._alone_on_cores(ranges):
             return out if all(run_blocks(work, ranges)) else None
 
     def _predict_proba(self, scores: Any, logits: bool) -> NDArray[Any]:
@@ -350,14 +353,17 @@ class CalibrationMap(FittedMethods, Parameters):
                 leave_out(mask, out[start:stop])
 
         ranges = self._applied_ranges(table.n_rows, table.row_bytes, source.backend)
-        with self._alone_on_cores(len(ranges), table.n_rows):
+        with self._alone_on_cores(ranges):
             deque(run_blocks(work, ranges), maxlen=0)
         return out
 
     def _applied_ranges(self, n_rows: int, row_bytes: int, backend: str) -> list[tuple[int, int]]:
         """The blocks that the map is applied to."""
-        # Products of matrices are rounded differently in other blocks: there, threads must not decide.
-        parts = MOST_PARTS if self._needs_blas() else min(available_threads(), MOST_PARTS)
+        products = self._multiplications()
+        alone = BLAS_ALONE // products if products else 0
+        if alone >= LEAST_ALONE and alone < n_rows <= FEW_BLOCKS * alone and not asked_block_bytes():
+            return [(start, min(start + alone, n_rows)) for start in range(0, n_rows, alone)]
+        parts = PARTS_WITH_PRODUCTS if products else min(available_threads(), MOST_PARTS)
         size = asked_block_bytes() or applied_bytes(n_rows, row_bytes, self._block_bytes[backend], parts)
         return row_ranges(n_rows, row_bytes, block_bytes=size, least_rows=self._least_rows)
 
@@ -368,19 +374,23 @@ class CalibrationMap(FittedMethods, Parameters):
         if self.accuracy_preserving and not kept:
             block.kernels.keep_winners(block.values, out)
 
-    def _alone_on_cores(self, n_blocks: int, n_rows: int) -> AbstractContextManager[None]:
-        """Keep BLAS to one thread, where the map needs it for blocks on several threads or for a large product.
+    def _alone_on_cores(self, ranges: list[tuple[int, int]]) -> AbstractContextManager[None]:
+        """Keep BLAS to one thread for large products of matrices.
 
-        The last bits of a product depend on how many threads BLAS has, which calls in other threads may change.
+        Otherwise it competes with our threads. The last bits of a product depend on how many threads BLAS has, which
+        calls in other threads may change.
         """
-        large = n_blocks > 1 or n_rows * self.n_classes_**2 > BLAS_ALONE
-        return single_threaded_blas() if large and self._needs_blas() else nullcontext()
+        most = max((stop - start for start, stop in ranges), default=0)
+        return single_threaded_blas() if most * self._multiplications() > BLAS_ALONE else nullcontext()
 
-    def _needs_blas(self) -> bool:
-        """Whether the fitted map, or one inside it, is applied with products of matrices."""
+    def _multiplications(self) -> int:
+        """Multiplications for each sample in the largest product of matrices by which the fitted map is applied.
+
+        0 without such a product, in the map or in one inside it.
+        """
         values = [value for name, value in vars(self).items() if name.endswith("_")]
         parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
-        return self._applied_by_blas or any(isinstance(part, CalibrationMap) and part._needs_blas() for part in parts)
+        return max((part._multiplications() for part in parts if isinstance(part, CalibrationMap)), default=0)
 
     def predict(self, scores: Any) -> NDArray[Any]:
         """Most probable class of each sample."""

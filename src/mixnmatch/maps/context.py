@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.along_rows import log_softmax
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps._context_slopes import (
@@ -24,7 +25,7 @@ from mixnmatch.maps._order_fit import PREVIEW_ROWS, curvature_knots
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.fitted import LARGEST, check_range, check_shape, check_simplex, require
 from mixnmatch.maps.shrunken import check_penalty
-from mixnmatch.maps.temperature import fit_beta, log_softmax
+from mixnmatch.maps.temperature import fit_beta
 
 Array = NDArray[np.float64]
 
@@ -124,7 +125,6 @@ class ContextualOrderPreserving(CalibrationMap):
     """
 
     accuracy_preserving = True
-    _applied_by_blas = True
     _fitted: ClassVar[tuple[str, ...]] = (
         "beta_",
         "knots_",
@@ -200,6 +200,9 @@ class ContextualOrderPreserving(CalibrationMap):
             "backend_": source.backend,
         }
 
+    def _multiplications(self) -> int:
+        return int(self.slopes_.size)
+
     def _proba_into(self, block: Block, out: NDArray[Any]) -> None:
         out[...] = np.exp(self._log_proba(block))
         np.maximum(out, np.finfo(out.dtype).tiny, out=out)
@@ -209,7 +212,11 @@ class ContextualOrderPreserving(CalibrationMap):
         excess = hat_shares(x, self.context_knots_) @ self.slopes_.reshape(-1, len(self.knots_) - 1) - 1
         u = x.copy()
         for j, (upper, lower) in enumerate(zip(self.knots_[:-1], self.knots_[1:], strict=True)):
-            u += excess[:, j, None] * (np.clip(x, lower, upper) - upper)
+            part = np.maximum(x, lower)
+            np.minimum(part, upper, out=part)
+            part -= upper
+            part *= excess[:, j, None]
+            u += part
         return log_softmax(u)
 
 

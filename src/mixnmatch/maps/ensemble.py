@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixnmatch._engine import kernels
+from mixnmatch._engine.along_rows import log_softmax
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.prepared import FIXED_BYTES, Prepared
 from mixnmatch._engine.rows import Rows
@@ -24,7 +25,7 @@ from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.columns import log_odds_parts
 from mixnmatch.maps.families import FAMILIES, Family, LogisticFamily
 from mixnmatch.maps.fitted import check_range, check_shape, check_simplex, require
-from mixnmatch.maps.temperature import check_loss, keep_informative, log_softmax
+from mixnmatch.maps.temperature import check_loss, keep_informative
 
 Array = NDArray[np.float64]
 # Distinct rows on which starts are compared.

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.along_rows import row_maxima, row_sums
+from mixnmatch._engine.along_rows import log_softmax, row_maxima, row_sums
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.text import significant
@@ -19,7 +19,6 @@ from mixnmatch.maps.temperature import (
     check_loss,
     fit_beta,
     keep_informative,
-    log_softmax,
     rounded,
     rounded_weights,
 )

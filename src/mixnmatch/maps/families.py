@@ -8,10 +8,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.along_rows import log_softmax
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.columns import Columns
 from mixnmatch.maps.logistic import BetaScaling, LogisticMap, PlattScaling
-from mixnmatch.maps.temperature import fit_beta, log_softmax
+from mixnmatch.maps.temperature import fit_beta
 
 Array = NDArray[np.float64]
 # Slopes stay above this, so that members increase strictly.

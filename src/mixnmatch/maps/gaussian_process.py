@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.along_rows import log_softmax
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.passes import total
 from mixnmatch._engine.prepared import Prepared
@@ -27,7 +28,7 @@ from mixnmatch.maps._order_passes import (
 from mixnmatch.maps._solve import Point, Solution, certify, newton
 from mixnmatch.maps.base import CalibrationMap
 from mixnmatch.maps.fitted import check_range, check_shape
-from mixnmatch.maps.temperature import fit_beta, log_softmax
+from mixnmatch.maps.temperature import fit_beta
 
 # Kernel variances that are searched: standard deviations of a logit from 0.001 to 100.
 LEAST_VARIANCE, MOST_VARIANCE = 1e-6, 1e4
@@ -120,8 +121,6 @@ class GaussianProcessCalibration(CalibrationMap):
     >>> map.predict_proba([[0.9, 0.1]]).round(2)
     array([[0.79, 0.21]])
     """
-
-    _applied_by_blas = True
 
     _fitted: ClassVar[tuple[str, ...]] = (
         "beta_",

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.along_rows import log_softmax
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
 from mixnmatch.maps.fitted import check_range, check_shape
-from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
+from mixnmatch.maps.temperature import check_loss, fit_beta
 
 if TYPE_CHECKING:  # fits alone need it
     from mixnmatch.maps._linear_passes import Problem
@@ -70,9 +71,8 @@ class SoftmaxLinear(CalibrationMap):
         direction = np.linalg.solve(weight, np.ones(len(weight)))
         return bool((direction > 0).all() or (direction < 0).all())
 
-    @property
-    def _applied_by_blas(self) -> bool:  # type: ignore[override]
-        return self._full
+    def _multiplications(self) -> int:
+        return self.n_classes_**2 if self._full else 0
 
     def _check_params(self) -> None:
         check_loss(self.loss)

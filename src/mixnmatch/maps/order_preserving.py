@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.along_rows import log_softmax
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.scores import is_number
 from mixnmatch.maps._nodes import FACTOR, FINE, Array, Nodes, overlap, tempered
 from mixnmatch.maps.base import SMALL_SUMMARY, CalibrationMap
 from mixnmatch.maps.fitted import LARGEST, check_range, check_shape, require
-from mixnmatch.maps.temperature import check_loss, fit_beta, log_softmax
+from mixnmatch.maps.temperature import check_loss, fit_beta
 
 # Weight of half the squared distance between the slopes and that of temperature scaling.
 RIDGE = 3.0

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mixnmatch._engine.along_rows import log_softmax
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.frames import is_series
 from mixnmatch._engine.rows import Rows
 from mixnmatch._engine.suggestions import closest
 from mixnmatch.maps.base import CalibrationMap
-from mixnmatch.maps.temperature import log_softmax
 
 Array = NDArray[np.float64]
 # Class names that an error message lists at most.

@@ -75,7 +75,7 @@ class CalibrationSummary:
 
 def summarise(fitted: CalibrationMap, source: Rows) -> CalibrationSummary:
     """Apply a fitted map to labelled samples, in one pass, and count."""
-    with single_threaded_blas() if fitted._needs_blas() else nullcontext():
+    with single_threaded_blas() if fitted._multiplications() else nullcontext():
         size = asked_block_bytes()
         if size is None and fitted._summary_bytes is not None:
             least, most = fitted._summary_bytes

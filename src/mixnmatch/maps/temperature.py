@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixnmatch._engine.along_rows import row_maxima, row_sums
+from mixnmatch._engine.along_rows import log_softmax
 from mixnmatch._engine.block import Block
 from mixnmatch._engine.rows import Rows
 from mixnmatch.maps.base import ONE_KERNEL_BYTES, CalibrationMap
@@ -159,13 +159,6 @@ def keep_informative(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     informative = np.zeros_like(weights)
     informative[0], informative[-1] = INFORMATIVE, 1 - INFORMATIVE
     return informative
-
-
-def log_softmax(u: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithm of the softmax of each row, in place."""
-    u -= row_maxima(u)[:, None]
-    u -= np.log(row_sums(np.exp(u)))[:, None]
-    return u
 
 
 def fit_beta(source: Rows, loss: str, floor: float, *, tolerance: float | None = None) -> Fitted:
