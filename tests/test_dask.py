@@ -411,6 +411,7 @@ def test_passes_are_counted_and_not_chunks(tables, scheduler, caplog, monkeypatc
     assert ends[1] <= ends[0] + 3  # rows in memory may be prepared once, and on Dask in each pass
 
 
+@pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler")
 def test_a_masked_label_is_refused_as_in_memory(tables):
     scores, y = tables[4]
     masked = scores.copy()
