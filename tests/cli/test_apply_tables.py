@@ -274,6 +274,22 @@ def test_columns_may_have_other_names_than_the_classes(folder, run, columns):
     np.testing.assert_allclose(found, load("cal.json").predict_proba(p), atol=1e-12)
 
 
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_a_table_without_rows_stays_one(fitted, run, ending):
+    header = "id,p_cat,p_dog,p_emu"
+    if ending == ".csv":
+        Path("new.csv").write_text(f"{header}\n")
+    else:
+        pa = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(
+            pa.table({name: pa.array([], pa.float64()) for name in header.split(",")}), "new.parquet"
+        )
+    result = run("apply", "cal.json", f"new{ending}", "-o", "out.csv")
+    assert result.exit_code == 0, result.stderr
+    assert "0 rows" in result.output
+    assert rows_of("out.csv") == [[*header.split(","), "calibrated_cat", "calibrated_dog", "calibrated_emu"]]
+
+
 def test_metadata_of_a_fit(folder, run):
     write("val.csv", 50)
     done = run(

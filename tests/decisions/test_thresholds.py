@@ -207,7 +207,7 @@ def test_candidates_depend_on_the_number_of_samples_only():
         ({}, "name one target"),
         ({"precision": 0.5, "recall": 0.5}, "name one target"),
         ({"precision": 1.5}, "precision must be between 0 and 1"),
-        ({"recall": 1.0}, "recall must be between 0 and 1"),
+        ({"recall": 1.0}, "recall=1 cannot be ensured with a confidence: pass a number below 1, or confidence=None"),
         ({"recall": 0.5, "confidence": 1.0}, "confidence must be between 0 and 1"),
     ],
 )

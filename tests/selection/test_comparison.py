@@ -205,3 +205,10 @@ def test_two_samples_are_too_few_and_say_so():
     assert "failed" in str(result)
     with pytest.raises(ValueError, match="no method could be fitted"):
         _ = result.verdict
+
+
+def test_a_method_with_infinite_loss_has_no_interval_in_the_table():
+    p = np.tile([[0.0, 1.0], [0.3, 0.7], [0.8, 0.2]], (40, 1))
+    text = str(compare(p, np.tile([0, 1, 0], 40), methods=["platt"]))
+    assert "inf" in text
+    assert "nan" not in text

@@ -158,7 +158,10 @@ def threshold_for(
         msg = "name one target: precision=... or recall=..."
         raise ValueError(msg)
     metric, target = ("recall", recall) if precision is None else ("precision", precision)
-    check_share(metric, target, one=confidence is None)
+    if target == 1 and confidence is not None:
+        msg = f"{metric}=1 cannot be ensured with a confidence: pass a number below 1, or confidence=None"
+        raise ValueError(msg)
+    check_share(metric, target, one=True)
     assert target is not None
     if confidence is not None:
         check_confidence(confidence)

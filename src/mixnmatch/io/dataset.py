@@ -24,6 +24,7 @@ BATCH_BYTES = 1 << 22
 BATCH_TEXTS = 1 << 12
 # Columns of lists of these names need no option to be chosen.
 LIST_COLUMNS = ("logits", "probs", "probabilities", "scores")
+NO_ROWS = "has no rows"
 
 
 def pyarrow(path: Path) -> Any:
@@ -220,8 +221,6 @@ def open_dataset(path: Path, request: Request) -> Dataset:
     _check_labels(arrow, parts, schemas, columns.label)
     kinds = [_numbers_of(arrow, s.field(n).type) for s in schemas for n in columns.scores]
     narrow = all(kind in (arrow.float32(), arrow.float16()) for kind in kinds)
-    if not any(part.rows for part in parts):
-        raise FileError(path, "has no rows")
     dtype = np.dtype(np.float32 if narrow else np.float64)
     dataset = Dataset(path, columns, tuple(parts), dtype, classes=_class_names(schema, columns.label))
     lists = is_list(arrow, schemas[0].field(columns.scores[0]).type)
@@ -289,7 +288,7 @@ def _width(arrow: Any, dataset: Dataset) -> int:
                 if width < 1:
                     raise FileError(part.path, "row 0, column {column!r}: the list is empty", column=name)
                 return width
-    raise AssertionError  # there are rows
+    raise FileError(dataset.path, NO_ROWS)
 
 
 def corrupted(error: Exception) -> str:

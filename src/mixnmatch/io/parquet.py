@@ -10,8 +10,8 @@ import numpy as np
 
 from mixnmatch._engine.spool import Spooled, spool
 from mixnmatch._engine.steps import Progress
-from mixnmatch.io.dataset import Dataset, open_dataset, pyarrow
-from mixnmatch.io.files import ScoreTable
+from mixnmatch.io.dataset import NO_ROWS, Dataset, open_dataset, pyarrow
+from mixnmatch.io.files import FileError, ScoreTable
 from mixnmatch.io.formats import Arrays, Format, Request
 from mixnmatch.io.text_write import named_columns
 
@@ -22,6 +22,8 @@ IN_MEMORY = 1 << 27
 def read_parquet(path: Path, request: Request) -> ScoreTable:
     """Read the columns that are needed of a file or a partitioned folder, a batch at a time."""
     dataset = open_dataset(path, request)
+    if not dataset.n_rows:
+        raise FileError(path, NO_ROWS)
     batches = _read(dataset, request.progress)
     if dataset.score_bytes > IN_MEMORY:
         with spool(batches) as rows:

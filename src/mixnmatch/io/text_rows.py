@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from mixnmatch._engine.class_names import as_names, class_names, is_whole
 from mixnmatch.io.batches import RowBatch
 from mixnmatch.io.columns import choose_columns
-from mixnmatch.io.files import FileError
 from mixnmatch.io.formats import Request
 from mixnmatch.io.text import Layout, RowReader, bounded_lines, decimal_mark, open_text, read_header
 
@@ -58,8 +57,6 @@ class CsvRows:
         for cells, numbers in self._runs():
             yield RowBatch(start, numbers, cells=cells)
             start += len(cells)
-        if not start:
-            raise FileError(self.path, "has a header but no rows")
 
     def _runs(self) -> Iterator[tuple[list[list[str]], NDArray[Any]]]:
         most = max(64, BATCH_CELLS // len(self.names))

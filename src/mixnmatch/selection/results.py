@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from textwrap import fill
@@ -243,4 +244,4 @@ def wrapped(text: str) -> list[str]:
 def _half_width(estimate: MeanEstimate) -> str:
     """Half of an interval, which is as long to either side."""
     low, high = estimate.interval
-    return f"±{(high - low) / 2:.4f}"
+    return f"±{(high - low) / 2:.4f}" if math.isfinite(high - low) else ""
