@@ -36,6 +36,8 @@ APPLIED_BYTES = {"numpy": 1 << 20, "compiled": 1 << 20}
 ONE_KERNEL_BYTES = APPLIED_BYTES | {"compiled": 1 << 21}
 # For the last pass of a fit of maps that work in float64 beside the block, and are fitted with little memory.
 SMALL_SUMMARY = 1 << 16, 1 << 18
+# Rows in such a block at most: short rows take more memory in float64 beside them than they have themselves.
+APPLIED_ROWS = 1 << 16
 # Tables up to this size are one block, and nothing but their numbers has to be looked at.
 SMALL_BYTES = 1 << 18
 # Blocks that a small table is cut into at most. Products of matrices are rounded differently in other blocks: with
@@ -364,7 +366,8 @@ class CalibrationMap(FittedMethods, Parameters):
         if alone >= LEAST_ALONE and alone < n_rows <= FEW_BLOCKS * alone and not asked_block_bytes():
             return [(start, min(start + alone, n_rows)) for start in range(0, n_rows, alone)]
         parts = PARTS_WITH_PRODUCTS if products else min(available_threads(), MOST_PARTS)
-        size = asked_block_bytes() or applied_bytes(n_rows, row_bytes, self._block_bytes[backend], parts)
+        most = min(self._block_bytes[backend], APPLIED_ROWS * row_bytes)
+        size = asked_block_bytes() or applied_bytes(n_rows, row_bytes, most, parts)
         return row_ranges(n_rows, row_bytes, block_bytes=size, least_rows=self._least_rows)
 
     def _calibrate(self, block: Block, out: NDArray[Any]) -> None:
