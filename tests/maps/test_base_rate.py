@@ -103,6 +103,18 @@ def test_columns_in_another_order_than_the_labels_are_noticed(logits):
         mixnmatch.evaluate(given, np.full(1500, "low"), logits=logits, metrics="log_loss", classes=names)
 
 
+def test_columns_of_many_classes_in_another_order_are_noticed():
+    """Even if each class has too few samples to tell."""
+    rng = np.random.default_rng(1)
+    p = softmax(4 * rng.normal(size=(2000, 20)))
+    y = draw_labels(p, rng)
+    with pytest.warns(CalibrationWarning, match="check the order of the columns"):
+        mixnmatch.evaluate(np.roll(p, 1, axis=1), y, metrics="log_loss")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mixnmatch.evaluate(p, y, metrics="log_loss")
+
+
 def _reversed(n=1500):
     rng = np.random.default_rng(0)
     y = (rng.random(n) < 0.1).astype(int)

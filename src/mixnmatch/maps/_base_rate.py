@@ -77,12 +77,15 @@ def _swapped_columns(given: Rows) -> str:
     rest = len(y) - n
     if not rest.all():
         return ""
+    variance = p.var(axis=0, dtype=np.float64)  # with which errors are those of scores that say nothing
     with np.errstate(divide="ignore", invalid="ignore"):  # classes without samples
         means, others = own / n, (p.sum(axis=0) - own) / rest
-        behind = (others - means) / (p.std(axis=0) * np.sqrt(1 / n + 1 / rest))  # errors if scores say nothing
-        worst = int(np.nan_to_num(behind).argmax())
+        gaps = np.nan_to_num(others - means)
+        behind = np.nan_to_num(gaps / np.sqrt(variance * (1 / n + 1 / rest)))
+        of_all = (n @ gaps) / np.sqrt(n @ variance)  # all columns may be in another order, each with few samples
+        worst = int(behind.argmax())
         like = int(np.nan_to_num(np.bincount(y, p[:, worst], given.n_classes) / n).argmax())
-    if not behind[worst] > REVERSED:
+    if not max(behind[worst], of_all) > REVERSED:
         return ""
     assert given.classes is not None
     name, other = (given.classes[k].item() for k in (worst, like))
