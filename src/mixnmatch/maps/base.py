@@ -34,10 +34,10 @@ T = TypeVar("T")
 # Bytes of scores in a block that a map is applied to, by kernels; a map that is one call of a kernel takes larger ones.
 APPLIED_BYTES = {"numpy": 1 << 20, "compiled": 1 << 20}
 ONE_KERNEL_BYTES = APPLIED_BYTES | {"compiled": 1 << 21}
+# Rows in such a block at most: what is worked out in float64 beside short rows takes more memory than they do.
+APPLIED_ROWS = 1 << 16
 # For the last pass of a fit of maps that work in float64 beside the block, and are fitted with little memory.
 SMALL_SUMMARY = 1 << 16, 1 << 18
-# Rows in such a block at most: short rows take more memory in float64 beside them than they have themselves.
-APPLIED_ROWS = 1 << 16
 # Tables up to this size are one block, and nothing but their numbers has to be looked at.
 SMALL_BYTES = 1 << 18
 # Blocks that a small table is cut into at most. Products of matrices are rounded differently in other blocks: with
@@ -309,11 +309,10 @@ class CalibrationMap(FittedMethods, Parameters):
             return out if work(0, len(scores)) else None
         row_bytes = scores.nbytes // len(scores)
         ranges = self._applied_ranges(len(scores), row_bytes, choose_backend(asked_backend()))
-        if scores.nbytes <= SMALL_BYTES:
-            with self._alone_on_cores(ranges):
-                return out if all(work(*rows) for rows in ranges) else None
+        is_small = scores.nbytes <= SMALL_BYTES  # for which threads are not worth their start
         with self._alone_on_cores(ranges):
-            return out if all(run_blocks(work, ranges)) else None
+            plain = (work(*rows) for rows in ranges) if is_small else run_blocks(work, ranges)
+            return out if all(plain) else None
 
     def _predict_proba(self, scores: Any, logits: bool) -> NDArray[Any]:
         settings: dict[str, Any] = {"logits": logits, "n_classes": self.n_classes_}
@@ -362,12 +361,14 @@ class CalibrationMap(FittedMethods, Parameters):
     def _applied_ranges(self, n_rows: int, row_bytes: int, backend: str) -> list[tuple[int, int]]:
         """The blocks that the map is applied to."""
         products = self._multiplications()
-        alone = BLAS_ALONE // products if products else 0
-        if alone >= LEAST_ALONE and alone < n_rows <= FEW_BLOCKS * alone and not asked_block_bytes():
-            return [(start, min(start + alone, n_rows)) for start in range(0, n_rows, alone)]
-        parts = PARTS_WITH_PRODUCTS if products else min(available_threads(), MOST_PARTS)
         most = min(self._block_bytes[backend], APPLIED_ROWS * row_bytes)
-        size = asked_block_bytes() or applied_bytes(n_rows, row_bytes, most, parts)
+        alone = min(BLAS_ALONE // products, most // row_bytes) if products else 0
+        if LEAST_ALONE <= alone < n_rows <= FEW_BLOCKS * alone:
+            size = alone * row_bytes
+        else:
+            parts = PARTS_WITH_PRODUCTS if products else min(available_threads(), MOST_PARTS)
+            size = applied_bytes(n_rows, row_bytes, most, parts)
+        size = asked_block_bytes() or size
         return row_ranges(n_rows, row_bytes, block_bytes=size, least_rows=self._least_rows)
 
     def _calibrate(self, block: Block, out: NDArray[Any]) -> None:
